@@ -1,0 +1,52 @@
+"""Offsets arithmetic in plain torch that never waits for a device."""
+
+import torch
+from torch import Tensor
+
+from jagged import checks
+
+_INTEGER_DTYPES = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
+
+
+def as_offsets(lengths: Tensor, capacity: int | None) -> Tensor:
+    """Offsets [B + 1] of rows with these lengths [B]: int32 for int32 lengths, else int64.
+
+    int32 is kept only where `capacity` says that the sum fits, since a cumulative sum in int32
+    overflows without a word.
+    """
+    checks.tensor("lengths", lengths)
+    if lengths.dtype not in _INTEGER_DTYPES:
+        raise TypeError(
+            f"lengths must be integers, got {lengths.dtype}: convert with lengths.to(torch.int64)"
+        )
+    if lengths.ndim != 1:
+        raise ValueError(f"lengths must be one-dimensional [B], got {checks.shape_of(lengths)}")
+    fits = capacity is not None and capacity < 2**31
+    dtype = torch.int32 if lengths.dtype == torch.int32 and fits else torch.int64
+    zero = torch.zeros(1, dtype=dtype, device=lengths.device)
+    return torch.cat([zero, lengths.cumsum(0, dtype=dtype)])
+
+
+def row_ids(offsets: Tensor, total: int) -> Tensor:
+    """The row of each of `total` elements [total], int64; B for elements past the last row."""
+    index = torch.arange(total, device=offsets.device, dtype=offsets.dtype)
+    return torch.searchsorted(offsets[1:].contiguous(), index, right=True)
+
+
+def gather_rows(values: Tensor, starts: Tensor, offsets: Tensor, total: int) -> Tensor:
+    """Copy rows: row i of the result is `values[starts[i]:][:offsets[i + 1] - offsets[i]]`.
+
+    Returns [total, ...]; elements past `offsets[-1]` are 0. Differentiable in `values`.
+    """
+    num_rows = starts.shape[0]
+    if total == 0 or num_rows == 0 or values.shape[0] == 0:
+        return values.new_zeros((total, *values.shape[1:]))
+    row = row_ids(offsets, total)
+    valid = row < num_rows
+    row = row.clamp(max=num_rows - 1)
+    index = torch.arange(total, device=offsets.device)
+    source = torch.where(valid, starts[row].to(torch.int64) + index - offsets[row], 0)
+    taken = values[source]
+    return torch.where(
+        valid.reshape(valid.shape + (1,) * (values.ndim - 1)), taken, taken.new_zeros(())
+    )

@@ -1,0 +1,56 @@
+"""How a jagged tensor prints: its rows, the way a person reads them."""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from jagged.layout import JaggedTensor
+
+_MOST_ROWS = 6
+_MOST_ELEMENTS = 6
+
+
+def describe(x: "JaggedTensor") -> str:
+    """`JaggedTensor(3 rows, 4 elements, ...)` followed by a line a row."""
+    if not isinstance(x.values, Tensor) or not isinstance(x.offsets, Tensor):
+        return f"JaggedTensor(values={x.values!r}, offsets={x.offsets!r})"
+    trailing = "".join(f" x {size}" for size in x.values.shape[1:])
+    head = f"{len(x)} rows, %s elements{trailing}, {x.values.dtype}, {x.values.device}".replace(
+        "torch.", ""
+    )
+    if x.max_length is not None:
+        head += f", max_length={x.max_length}"
+    if not _readable(x.values) or not _readable(x.offsets):
+        return f"JaggedTensor({head % '?'})"
+    bounds = x.offsets.tolist()
+    lines = [f"JaggedTensor({head % bounds[-1]}"]
+    for row in range(len(x)):
+        if len(x) > _MOST_ROWS and row == _MOST_ROWS // 2:
+            lines.append(f"  ... {len(x) - _MOST_ROWS} more rows ...")
+        if _MOST_ROWS // 2 <= row < len(x) - _MOST_ROWS // 2 and len(x) > _MOST_ROWS:
+            continue
+        lines.append(f"  {row}: {_row(x.values[bounds[row] : bounds[row + 1]].detach())}")
+    return "\n".join(lines) + ")"
+
+
+def _readable(tensor: Tensor) -> bool:
+    """False for tensors without storage to print: meta tensors and torch.compile's fakes."""
+    return tensor.device.type != "meta" and type(tensor) in (torch.Tensor, torch.nn.Parameter)
+
+
+def _row(row: Tensor) -> str:
+    shown = row[:_MOST_ELEMENTS]
+    if row.is_floating_point():
+        shown = (shown.double() * 1e4).round() / 1e4
+    text = ", ".join(_element(element) for element in shown.tolist())
+    rest = row.shape[0] - shown.shape[0]
+    return f"[{text}{f', ... {rest} more' if rest else ''}]"
+
+
+def _element(element: object) -> str:
+    if isinstance(element, list):
+        inner = [_element(part) for part in element[:_MOST_ELEMENTS]]
+        return "[" + ", ".join(inner) + (", ...]" if len(element) > _MOST_ELEMENTS else "]")
+    return f"{element:g}" if isinstance(element, float) else str(element)

@@ -1,0 +1,121 @@
+"""The records that describe HSTU attention: which pairs are kept, and the relative bias."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from jagged import checks
+
+
+@dataclass(frozen=True)
+class HSTUMask:
+    """Which keys a query of HSTU attention sees; causal always.
+
+    Args:
+        window: how many ids back a query looks; 0 for no limit.
+        contextual: the first `contextual` elements of a row are context: they see all context
+            and history, and everybody sees them (under a window only while it reaches them).
+        min_full: with a window, the last `min_full` ids (and the targets) are free of it.
+
+    With n the row length, t its number of targets, C, W, F the three arguments::
+
+        M0    = n - (C - 1 if C > 0 else 0) - t
+        id(i) = max(i - C + 1, 0) if C > 0 else i, and at most M0 where targets are given
+        keep  = query == key or d > 0                  d = id(query) - id(key)
+        W > 0:  keep and (d <= W or (F > 0 and id(query) >= M0 - F))
+        C > 0:  keep or (id(query) == 0 and id(key) < M0)
+
+    Targets (the last t elements) see the history and themselves, never each other; contextual
+    elements never see targets. `HSTUMask(contextual=2, window=2).picture(8, targets=2)`, a line
+    a query, 1 where it sees the key::
+
+        11111100
+        11111100
+        11100000
+        11110000
+        00111000
+        00011100
+        00001110
+        00001101
+    """
+
+    window: int = 0
+    contextual: int = 0
+    min_full: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("window", "contextual", "min_full"):
+            checks.max_length(getattr(self, name), name)
+
+    def keep(self, length: int, targets: int | None = None) -> Tensor:
+        """[length, length] bool: query i (first dimension) sees key j. The meaning of the mask."""
+        position = torch.arange(length)
+        identity = position
+        history = length
+        if self.contextual > 0:
+            identity = (position - self.contextual + 1).clamp(min=0)
+            history -= self.contextual - 1
+        if targets is not None:
+            history -= min(max(targets, 0), length)
+            identity = identity.clamp(max=history)
+        query, key = identity[:, None], identity[None, :]
+        distance = query - key
+        keep = (position[:, None] == position[None, :]) | (distance > 0)
+        if self.window > 0:
+            near = distance <= self.window
+            if self.min_full > 0:
+                near = near | (query >= history - self.min_full)
+            keep = keep & near
+        if self.contextual > 0:
+            keep = keep | ((query == 0) & (key < history))
+        return keep
+
+    def picture(self, length: int, targets: int | None = None) -> str:
+        """The mask of one row as text: a line a query, 1 where it sees the key."""
+        rows = self.keep(length, targets).to(torch.int64).tolist()
+        return "\n".join("".join(map(str, row)) for row in rows)
+
+
+@dataclass(frozen=True, eq=False)
+class BucketedBias:
+    """The relative bias of research HSTU, added to the scores and shared by all heads.
+
+    With N = the model's longest row, `t` the timestamps and `t_next(i)` the next element's (for a
+    row's last element its own)::
+
+        S[query, key] += position_table[N - 1 + key - query] + time_table[b]
+        b = clamp(int(f(max(|t_next(query) - t(key)|, 1)) / divisor), 0, buckets)
+
+    Args:
+        position_table: [2 * N - 1], or None for no position bias. Entries for key > query are used by the contextual prefix alone.
+        time_table: [buckets + 1], or None for no time bias.
+        timestamps: [T] int64, needed with a time table.
+        bucket: f: "log" (natural) or "sqrt".
+        divisor: the width of a bucket in units of f.
+
+    It is looked up inside the attention op: nothing of size N x N is made. The gradients of the
+    two tables are the only non-deterministic results of this library.
+    """
+
+    position_table: Tensor | None = None
+    time_table: Tensor | None = None
+    timestamps: Tensor | None = None
+    bucket: Literal["log", "sqrt"] = "log"
+    divisor: float = 0.301
+
+    def __post_init__(self) -> None:
+        if self.bucket not in ("log", "sqrt"):
+            raise ValueError(f'bucket must be "log" or "sqrt", got {self.bucket!r}')
+        if not self.divisor > 0:
+            raise ValueError(f"divisor must be positive, got {self.divisor}")
+        if self.time_table is not None and self.timestamps is None:
+            raise ValueError("timestamps must be given with a time_table: [T] int64, got None")
+        if self.position_table is not None and (
+            self.position_table.ndim != 1 or self.position_table.shape[0] % 2 == 0
+        ):
+            raise ValueError(
+                "position_table must have shape [2 * N - 1], "
+                f"got {checks.shape_of(self.position_table)}"
+            )

@@ -1,0 +1,154 @@
+"""Host-side checks of arguments, one function a rule.
+
+They look at metadata alone (rank, shape, dtype, device, stride), never at contents, so they cost
+about a microsecond and never wait for a device. Contents are checked by
+`JaggedTensor.validate()`. Every message names the argument, the rule, what was received and what
+to do.
+"""
+
+import torch
+from torch import Tensor
+
+OFFSETS_DTYPES = (torch.int32, torch.int64)
+FLOATING_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+
+
+def shape_of(tensor: Tensor) -> str:
+    """The shape as it is written in messages: `[3, 4]`."""
+    return str(list(tensor.shape))
+
+
+def tensor(name: str, value: object) -> None:
+    """`value` is a tensor."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+
+
+def offsets(offsets: Tensor, values: Tensor, name: str = "values") -> None:
+    """`offsets` is a legal offsets vector for `values` as far as the host can see."""
+    tensor("offsets", offsets)
+    if offsets.dtype not in OFFSETS_DTYPES:
+        raise TypeError(
+            f"offsets must be int32 or int64, got {offsets.dtype}: convert with offsets.to(torch.int64)"
+        )
+    if offsets.ndim != 1:
+        raise ValueError(
+            f"offsets must be one-dimensional [B + 1], got shape {shape_of(offsets)}: "
+            "one jagged dimension is supported, nested ones are flattened first"
+        )
+    if offsets.shape[0] == 0:
+        raise ValueError(
+            "offsets must have B + 1 entries and start with 0, got an empty tensor: "
+            "a batch of no rows has offsets [0]"
+        )
+    if offsets.device != values.device:
+        raise ValueError(
+            f"offsets must be on the device of {name} ({values.device}), got {offsets.device}: "
+            f"move them with offsets.to({name}.device)"
+        )
+
+
+def ragged(name: str, values: Tensor, ndim: int | None = None) -> None:
+    """`values` has a ragged dimension, exactly `ndim` dimensions where that is given, and unit stride last."""
+    tensor(name, values)
+    if ndim is not None and values.ndim != ndim:
+        raise ValueError(
+            f"{name} must have {ndim} dimensions, got shape {shape_of(values)}: reshape it first"
+        )
+    if values.ndim == 0:
+        raise ValueError(f"{name} must have at least one dimension [T, ...], got a scalar")
+    last_stride(name, values)
+
+
+def last_stride(name: str, value: Tensor) -> None:
+    """The last dimension of `value` is laid out without gaps."""
+    if value.stride(-1) != 1 and value.shape[-1] != 1 and value.numel() > 0:
+        raise ValueError(
+            f"{name} must have stride 1 in its last dimension, got strides {list(value.stride())} "
+            f"for shape {shape_of(value)}: call {name}.contiguous()"
+        )
+
+
+def floating(name: str, value: Tensor) -> None:
+    """`value` has a dtype that the ops compute in."""
+    if value.dtype not in FLOATING_DTYPES:
+        raise TypeError(
+            f"{name} must be float32, bfloat16, float16 or (on the CPU) float64, got {value.dtype}: "
+            f"convert with {name}.float()"
+        )
+    if value.dtype == torch.float64 and value.device.type == "cuda":
+        raise TypeError(f"{name} is float64 on a GPU, which no kernel supports: use float32 there")
+
+
+def same_dtype(name: str, value: Tensor, other_name: str, other: Tensor) -> None:
+    """Two operands have one dtype: nothing is promoted behind the caller's back."""
+    if value.dtype != other.dtype:
+        raise TypeError(
+            f"{name} must have the dtype of {other_name} ({other.dtype}), got {value.dtype}: "
+            f"convert with {name}.to({other_name}.dtype)"
+        )
+
+
+def same_device(name: str, value: Tensor, other_name: str, other: Tensor) -> None:
+    """Two operands are on one device."""
+    if value.device != other.device:
+        raise ValueError(
+            f"{name} must be on the device of {other_name} ({other.device}), got {value.device}: "
+            f"move it with {name}.to({other_name}.device)"
+        )
+
+
+def operand(name: str, value: Tensor, other_name: str, other: Tensor) -> None:
+    """`value` is a second operand beside `other`: a tensor of its dtype and device with unit stride last."""
+    tensor(name, value)
+    same_device(name, value, other_name, other)
+    same_dtype(name, value, other_name, other)
+    if value.ndim > 0:
+        last_stride(name, value)
+
+
+def shape(name: str, value: Tensor, expected: tuple[int | None, ...], meaning: str) -> None:
+    """`value` has the expected shape; None accepts any size in its place."""
+    if value.ndim == len(expected):
+        for got, want in zip(value.shape, expected, strict=True):
+            if want is not None and got != want:
+                break
+        else:
+            return
+    wanted = "[" + ", ".join("any" if size is None else str(size) for size in expected) + "]"
+    raise ValueError(
+        f"{name} must have shape {meaning} = {wanted}, got {shape_of(value)}: "
+        "check that it belongs to these values and offsets"
+    )
+
+
+def max_length(value: int | None, name: str = "max_length") -> None:
+    """`max_length` is a host integer that is not negative (0 is legal), or None where optional."""
+    if value is None:
+        return
+    if isinstance(value, (Tensor, bool, float)):
+        raise TypeError(
+            f"{name} must be a Python int known on the host, got {type(value).__name__}: "
+            "reading it from the device would stall every call"
+        )
+    if value < 0:
+        raise ValueError(f"{name} must not be negative, got {value}: 0 is the smallest legal bound")
+
+
+def norm_parameters(values: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> None:
+    """`weight` and `bias` of a layer norm are [D], in the dtype of the values or in float32."""
+    for name, parameter in (("weight", weight), ("bias", bias)):
+        if parameter is None:
+            continue
+        tensor(name, parameter)
+        same_device(name, parameter, "values", values)
+        if parameter.dtype not in (values.dtype, torch.float32):
+            raise TypeError(
+                f"{name} must have the dtype of values ({values.dtype}) or float32, got {parameter.dtype}"
+            )
+        shape(name, parameter, (values.shape[-1],), "[D]")
+        last_stride(name, parameter)
+    if weight is not None and bias is not None:
+        same_dtype("bias", bias, "weight", weight)
+    if eps < 0:
+        raise ValueError(f"eps must not be negative, got {eps}")

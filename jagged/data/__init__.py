@@ -1,0 +1,1 @@
+"""Rows to batches: samplers and collation, no model in it."""

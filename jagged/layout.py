@@ -1,0 +1,373 @@
+"""`JaggedTensor`: rows of different lengths as one `values` tensor and an `offsets` vector."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from jagged import checks, ops
+from jagged._rows import as_offsets, gather_rows, row_ids
+from jagged._text import describe
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class JaggedTensor:
+    """B rows of different lengths: row i is `values[offsets[i]:offsets[i + 1]]`.
+
+    Symbols: B rows, T = offsets[-1] elements in all rows, T_cap >= T the capacity of `values`.
+
+    Args:
+        values: [T_cap, ...]; elements past T belong to no row, are never read and may hold anything.
+        offsets: [B + 1], int32 or int64, on the device of `values`; starts with 0, never decreases.
+        max_length: an upper bound of the row lengths that the host knows, or None. 0 is legal.
+        weights: [T_cap], any dtype: one number an element that travels along (ids, weights).
+
+    The record is immutable and a pytree node with the leaves values, offsets and weights. Building one checks
+    metadata only; `validate()` checks the contents. Two jagged tensors are compatible when their offsets are equal,
+    whether or not they are one object.
+    """
+
+    values: Tensor
+    offsets: Tensor
+    max_length: int | None = None
+    weights: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        checks.tensor("values", self.values)
+        if self.values.ndim == 0:
+            raise ValueError("values must have at least one dimension [T, ...], got a scalar")
+        checks.offsets(self.offsets, self.values)
+        checks.max_length(self.max_length)
+        if self.weights is not None:
+            checks.tensor("weights", self.weights)
+            checks.same_device("weights", self.weights, "values", self.values)
+            checks.shape("weights", self.weights, (self.values.shape[0],), "[T]")
+
+    # Constructors -----------------------------------------------------------------------------
+
+    @classmethod
+    def from_lengths(
+        cls,
+        values: Tensor,
+        lengths: Tensor,
+        *,
+        max_length: int | None = None,
+        weights: Tensor | None = None,
+    ) -> "JaggedTensor":
+        """From `values` [T_cap, ...] and the row lengths [B] (any integer dtype), on one device.
+
+        int32 lengths give int32 offsets (while T_cap fits), all others int64.
+        """
+        checks.tensor("values", values)
+        return cls(values, as_offsets(lengths, values.shape[0]), max_length, weights)
+
+    @classmethod
+    def from_rows(
+        cls, rows: Sequence[Tensor], *, offsets_dtype: torch.dtype = torch.int64
+    ) -> "JaggedTensor":
+        """From a list of tensors [n_i, ...] of one dtype and device; `max_length` is known then."""
+        if len(rows) == 0:
+            raise ValueError(
+                "rows must hold at least one tensor, which gives the dtype and trailing shape: "
+                "build an empty batch with JaggedTensor(values[:0], torch.zeros(1, dtype=torch.int64))"
+            )
+        first = rows[0]
+        for index, row in enumerate(rows):
+            checks.tensor(f"rows[{index}]", row)
+            if row.ndim == 0 or row.shape[1:] != first.shape[1:]:
+                raise ValueError(
+                    f"rows[{index}] must have shape [n, *{checks.shape_of(first[:0])[4:-1].split(', ')}] "
+                    f"like rows[0] {checks.shape_of(first)}, got {checks.shape_of(row)}"
+                )
+            checks.same_dtype(f"rows[{index}]", row, "rows[0]", first)
+            checks.same_device(f"rows[{index}]", row, "rows[0]", first)
+        sizes = [row.shape[0] for row in rows]
+        offsets = torch.tensor([0, *sizes], dtype=torch.int64).cumsum(0).to(offsets_dtype)
+        return cls(torch.cat(list(rows)), offsets.to(first.device), max(sizes))
+
+    @classmethod
+    def from_padded(
+        cls, dense: Tensor, lengths_or_mask: Tensor, *, total: int | None = None
+    ) -> "JaggedTensor":
+        """From `dense` [B, N, ...] and either the row lengths [B] (integers) or a mask [B, N] (bool).
+
+        With lengths the first `lengths[i]` elements of row i are taken (at most N); with a mask
+        those where it is True, in their order. `total` is T_cap of the result; without it the
+        number of elements is read, which on a GPU waits for the device.
+        """
+        checks.tensor("dense", dense)
+        checks.tensor("lengths_or_mask", lengths_or_mask)
+        if dense.ndim < 2:
+            raise ValueError(f"dense must be [B, N, ...], got shape {checks.shape_of(dense)}")
+        batch, length = dense.shape[:2]
+        if lengths_or_mask.dtype == torch.bool:
+            mask = lengths_or_mask
+            checks.shape("mask", mask, (batch, length), "[B, N]")
+            order = torch.argsort(mask.to(torch.int8), dim=1, descending=True, stable=True)
+            dense = torch.gather(
+                dense, 1, order.reshape(batch, length, *(1,) * (dense.ndim - 2)).expand_as(dense)
+            )
+            lengths = mask.sum(1)
+        else:
+            checks.shape("lengths", lengths_or_mask, (batch,), "[B]")
+            lengths = lengths_or_mask.clamp(min=0, max=length)
+        offsets = as_offsets(lengths, batch * length)
+        if total is None:
+            total = int(offsets[-1])
+        return cls(ops.from_padded(dense, offsets, total), offsets, length)
+
+    @classmethod
+    def from_row_ids(
+        cls, values: Tensor, ids: Tensor, num_rows: int, *, max_length: int | None = None
+    ) -> "JaggedTensor":
+        """From the row of every element: `ids` [T], integers that never decrease, below `num_rows`.
+
+        Elements whose id is `num_rows` or more become the capacity tail.
+        """
+        checks.tensor("values", values)
+        checks.tensor("ids", ids)
+        checks.shape("ids", ids, (values.shape[0],), "[T]")
+        rows = torch.arange(num_rows + 1, device=ids.device, dtype=ids.dtype)
+        offsets = torch.searchsorted(ids.contiguous(), rows)
+        return cls(values, offsets, max_length)
+
+    # Views of the structure -------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """The number of rows B."""
+        return int(self.offsets.shape[0]) - 1
+
+    def lengths(self) -> Tensor:
+        """Row lengths [B], in the dtype of the offsets."""
+        return self.offsets[1:] - self.offsets[:-1]
+
+    def row_ids(self) -> Tensor:
+        """The row of every element [T_cap], int64; B for the capacity tail."""
+        return row_ids(self.offsets, self.values.shape[0])
+
+    def rows(self) -> list[Tensor]:
+        """The rows as views of `values` (reads the offsets: on a GPU this waits for the device)."""
+        bounds = self.offsets.tolist()
+        return [self.values[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+
+    def __repr__(self) -> str:
+        return describe(self)
+
+    # New jagged tensors -----------------------------------------------------------------------
+
+    def with_values(self, values: Tensor) -> "JaggedTensor":
+        """The same rows (the same offsets object) with other values [T_cap, ...]."""
+        checks.tensor("values", values)
+        if values.ndim == 0 or values.shape[0] != self.values.shape[0]:
+            raise ValueError(
+                f"values must have {self.values.shape[0]} elements like the tensor they replace, "
+                f"got shape {checks.shape_of(values)}"
+            )
+        return JaggedTensor(values, self.offsets, self.max_length, self.weights)
+
+    def to(
+        self,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        non_blocking: bool = False,
+    ) -> "JaggedTensor":
+        """Move to a device; `dtype` casts the values only, never offsets or weights."""
+        weights = self.weights
+        return JaggedTensor(
+            self.values.to(device=device, dtype=dtype, non_blocking=non_blocking),
+            self.offsets.to(device=device, non_blocking=non_blocking),
+            self.max_length,
+            None if weights is None else weights.to(device=device, non_blocking=non_blocking),
+        )
+
+    def pin_memory(self) -> "JaggedTensor":
+        """A copy in pinned host memory, from which transfers to a GPU are asynchronous."""
+        weights = None if self.weights is None else self.weights.pin_memory()
+        return JaggedTensor(
+            self.values.pin_memory(), self.offsets.pin_memory(), self.max_length, weights
+        )
+
+    def to_padded(self, max_length: int | None = None, padding_value: float = 0.0) -> Tensor:
+        """Dense [B, N, ...] with `padding_value` after each row's end; longer rows are cut at N.
+
+        N is `max_length`, else the tensor's own `max_length`; one of them must be known.
+        """
+        length = self.max_length if max_length is None else max_length
+        if length is None:
+            raise ValueError(
+                "max_length is not known for this jagged tensor: give it to to_padded(max_length=...) "
+                "or to the constructor"
+            )
+        return ops.to_padded(self.values, self.offsets, length, padding_value)
+
+    def select(
+        self, rows: Tensor | slice | Sequence[int], *, total: int | None = None
+    ) -> "JaggedTensor":
+        """The rows of an index [R], a bool mask [B], a slice or a list, in that order.
+
+        `total` is T_cap of the result; without it the number of elements is read, which on a GPU
+        waits for the device.
+        """
+        index = torch.arange(len(self), device=self.offsets.device)[rows]
+        lengths = self.lengths()[index]
+        offsets = as_offsets(lengths, None)
+        if total is None:
+            total = int(offsets[-1])
+        return self._gather([self], self.offsets[:-1][index], offsets, total, self.max_length)
+
+    @classmethod
+    def concat(cls, parts: Sequence["JaggedTensor"]) -> "JaggedTensor":
+        """Join row by row: row i of the result is row i of every part, one after the other."""
+        batch = _same_batch(parts)
+        shift = _starts_in_cat(parts)
+        starts = torch.stack(
+            [part.offsets[:-1] + s for part, s in zip(parts, shift, strict=True)], 1
+        )
+        lengths = torch.stack([part.lengths().to(torch.int64) for part in parts], 1)
+        total = sum(part.values.shape[0] for part in parts)
+        pieces = as_offsets(lengths.reshape(-1), None)
+        joined = cls._gather(parts, starts.reshape(-1), pieces, total, _sum_or_none(parts))
+        offsets = pieces[:: len(parts)].to(parts[0].offsets.dtype)
+        assert offsets.shape[0] == batch + 1
+        return JaggedTensor(joined.values, offsets, joined.max_length, joined.weights)
+
+    def split(
+        self, left_lengths: Tensor, *, left_total: int | None = None
+    ) -> tuple["JaggedTensor", "JaggedTensor"]:
+        """Undo `concat` of two: the first `left_lengths[i]` elements of row i, and the rest.
+
+        Lengths beyond a row are cut to it. `left_total` is T_cap of the left result; without it
+        the number is read, which on a GPU waits for the device.
+        """
+        checks.shape("left_lengths", left_lengths, (len(self),), "[B]")
+        left = torch.minimum(left_lengths.to(self.offsets.dtype).clamp(min=0), self.lengths())
+        left_offsets = as_offsets(left, None).to(self.offsets.dtype)
+        right_offsets = self.offsets - left_offsets
+        if left_total is None:
+            left_total = int(left_offsets[-1])
+        right_total = max(self.values.shape[0] - left_total, 0)
+        start = self.offsets[:-1]
+        return (
+            self._gather([self], start, left_offsets, left_total, self.max_length),
+            self._gather([self], start + left, right_offsets, right_total, self.max_length),
+        )
+
+    @classmethod
+    def concat_batch(cls, parts: Sequence["JaggedTensor"]) -> "JaggedTensor":
+        """Join along the batch: all rows of the first part, then all rows of the second, ..."""
+        shift = _starts_in_cat(parts)
+        starts = torch.cat([part.offsets[:-1] + s for part, s in zip(parts, shift, strict=True)])
+        lengths = torch.cat([part.lengths().to(torch.int64) for part in parts])
+        total = sum(part.values.shape[0] for part in parts)
+        known = [part.max_length for part in parts if part.max_length is not None]
+        longest = max(known) if len(known) == len(parts) else None
+        offsets = as_offsets(lengths, None).to(parts[0].offsets.dtype)
+        return cls._gather(parts, starts, offsets, total, longest)
+
+    @staticmethod
+    def _gather(
+        parts: Sequence["JaggedTensor"],
+        starts: Tensor,
+        offsets: Tensor,
+        total: int,
+        max_length: int | None,
+    ) -> "JaggedTensor":
+        """Rows of the parts laid one after the other, given their starts there and new offsets."""
+        values = parts[0].values if len(parts) == 1 else torch.cat([p.values for p in parts])
+        weights = [part.weights for part in parts if part.weights is not None]
+        moved = None
+        if len(weights) == len(parts):
+            joined = weights[0] if len(weights) == 1 else torch.cat(weights)
+            moved = gather_rows(joined, starts, offsets, total)
+        return JaggedTensor(gather_rows(values, starts, offsets, total), offsets, max_length, moved)
+
+    # Contents ---------------------------------------------------------------------------------
+
+    def validate(self) -> "JaggedTensor":
+        """Check the contents (reads the offsets: on a GPU this waits for the device); returns self.
+
+        Raises:
+            ValueError: `offsets[0]` is not 0, offsets decrease, `offsets[-1]` is beyond the
+                capacity, or a row is longer than `max_length`.
+        """
+        bounds = self.offsets.tolist()
+        if bounds[0] != 0:
+            raise ValueError(
+                f"offsets must start with 0, got {bounds[0]}: rebase them with offsets - offsets[0]"
+            )
+        for row, (start, end) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+            if end < start:
+                raise ValueError(
+                    f"offsets must never decrease, got {start} then {end} at row {row}: "
+                    f"that row would have length {end - start}"
+                )
+            if self.max_length is not None and end - start > self.max_length:
+                raise ValueError(
+                    f"max_length must bound every row, got {self.max_length} but row {row} "
+                    f"has {end - start} elements"
+                )
+        if bounds[-1] > self.values.shape[0]:
+            raise ValueError(
+                f"offsets[-1] must not exceed the {self.values.shape[0]} elements of values, "
+                f"got {bounds[-1]}"
+            )
+        return self
+
+
+def _same_batch(parts: Sequence[JaggedTensor]) -> int:
+    if len(parts) == 0:
+        raise ValueError("parts must hold at least one jagged tensor, got none")
+    sizes = [len(part) for part in parts]
+    if len(set(sizes)) != 1:
+        raise ValueError(f"parts must have the same number of rows, got {sizes}")
+    return sizes[0]
+
+
+def _starts_in_cat(parts: Sequence[JaggedTensor]) -> list[int]:
+    """Where each part's values begin when the values of all are concatenated."""
+    if len(parts) == 0:
+        raise ValueError("parts must hold at least one jagged tensor, got none")
+    starts = [0]
+    for part in parts[:-1]:
+        starts.append(starts[-1] + part.values.shape[0])
+    return starts
+
+
+def _sum_or_none(parts: Sequence[JaggedTensor]) -> int | None:
+    known = [part.max_length for part in parts if part.max_length is not None]
+    return sum(known) if len(known) == len(parts) else None
+
+
+def _flatten(x: JaggedTensor) -> tuple[list[Any], int | None]:
+    return [x.values, x.offsets, x.weights], x.max_length
+
+
+def _flatten_with_keys(x: JaggedTensor) -> tuple[list[tuple[Any, Any]], int | None]:
+    names = ("values", "offsets", "weights")
+    return [(pytree.GetAttrKey(name), getattr(x, name)) for name in names], x.max_length
+
+
+def _unflatten(leaves: Any, max_length: int | None) -> JaggedTensor:
+    """Without checks: tree_map may put anything in place of the tensors."""
+    values, offsets, weights = leaves
+    x = object.__new__(JaggedTensor)
+    for name, leaf in (
+        ("values", values),
+        ("offsets", offsets),
+        ("max_length", max_length),
+        ("weights", weights),
+    ):
+        object.__setattr__(x, name, leaf)
+    return x
+
+
+pytree.register_pytree_node(
+    JaggedTensor,
+    _flatten,
+    _unflatten,
+    serialized_type_name="jagged.JaggedTensor",
+    flatten_with_keys_fn=_flatten_with_keys,
+)
