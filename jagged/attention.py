@@ -89,14 +89,17 @@ class BucketedBias:
         b = clamp(int(f(max(|t_next(query) - t(key)|, 1)) / divisor), 0, buckets)
 
     Args:
-        position_table: [2 * N - 1], or None for no position bias. Entries for key > query are used by the contextual prefix alone.
-        time_table: [buckets + 1], or None for no time bias.
+        position_table: [2 * N - 1], float32 or the dtype of q, or None for no position bias.
+            Entries for key > query are used by the contextual prefix alone.
+        time_table: [buckets + 1], float32 or the dtype of q, or None for no time bias.
         timestamps: [T] int64, needed with a time table.
         bucket: f: "log" (natural) or "sqrt".
         divisor: the width of a bucket in units of f.
 
-    It is looked up inside the attention op: nothing of size N x N is made. The gradients of the
-    two tables are the only non-deterministic results of this library.
+    Buckets are computed in float32, as in the published code: a time difference within rounding of
+    a bucket's edge may fall on either side of it. The bias is looked up inside the attention op:
+    nothing of size N x N is made for the batch. The gradients of the two tables are the only
+    results of this library that may be non-deterministic (on a GPU).
     """
 
     position_table: Tensor | None = None

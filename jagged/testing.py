@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from jagged._attention_oracle import hstu_attention_oracle as hstu_attention_oracle
+from jagged._attention_oracle import hstu_attention_plain as hstu_attention_plain
 from jagged.layout import JaggedTensor
 
 
