@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -20,14 +21,14 @@ class JaggedTensor:
     Symbols: B rows, T = offsets[-1] elements in all rows, T_cap >= T the capacity of `values`.
 
     Args:
-        values: [T_cap, ...]; elements past T belong to no row, are never read and may hold anything.
-        offsets: [B + 1], int32 or int64, on the device of `values`; starts with 0, never decreases.
+        values: [T_cap, ...]; elements past T belong to no row, are never read, may hold anything.
+        offsets: [B + 1], int32 or int64, on the device of `values`; starts with 0, never falls.
         max_length: an upper bound of the row lengths that the host knows, or None. 0 is legal.
         weights: [T_cap], any dtype: one number an element that travels along (ids, weights).
 
-    The record is immutable and a pytree node with the leaves values, offsets and weights. Building one checks
-    metadata only; `validate()` checks the contents. Two jagged tensors are compatible when their offsets are equal,
-    whether or not they are one object.
+    The record is immutable and a pytree node with the leaves values, offsets and weights. Building
+    one checks metadata only; `validate()` checks the contents. Two jagged tensors are compatible
+    when their offsets are equal, whether or not they are one object.
     """
 
     values: Tensor
@@ -72,15 +73,17 @@ class JaggedTensor:
         if len(rows) == 0:
             raise ValueError(
                 "rows must hold at least one tensor, which gives the dtype and trailing shape: "
-                "build an empty batch with JaggedTensor(values[:0], torch.zeros(1, dtype=torch.int64))"
+                "build an empty batch with JaggedTensor(values[:0], offsets) and offsets [0]"
             )
         first = rows[0]
+        if first.ndim == 0:
+            raise ValueError("rows[0] must have at least one dimension [n, ...], got a scalar")
         for index, row in enumerate(rows):
             checks.tensor(f"rows[{index}]", row)
-            if row.ndim == 0 or row.shape[1:] != first.shape[1:]:
+            if row.ndim != first.ndim or row.shape[1:] != first.shape[1:]:
                 raise ValueError(
-                    f"rows[{index}] must have shape [n, *{checks.shape_of(first[:0])[4:-1].split(', ')}] "
-                    f"like rows[0] {checks.shape_of(first)}, got {checks.shape_of(row)}"
+                    f"rows[{index}] must have the trailing shape of rows[0] "
+                    f"{list(first.shape[1:])}, got shape {checks.shape_of(row)}"
                 )
             checks.same_dtype(f"rows[{index}]", row, "rows[0]", first)
             checks.same_device(f"rows[{index}]", row, "rows[0]", first)
@@ -92,7 +95,7 @@ class JaggedTensor:
     def from_padded(
         cls, dense: Tensor, lengths_or_mask: Tensor, *, total: int | None = None
     ) -> "JaggedTensor":
-        """From `dense` [B, N, ...] and either the row lengths [B] (integers) or a mask [B, N] (bool).
+        """From `dense` [B, N, ...] and the row lengths [B] (integers) or a mask [B, N] (bool).
 
         With lengths the first `lengths[i]` elements of row i are taken (at most N); with a mask
         those where it is True, in their order. `total` is T_cap of the result; without it the
@@ -138,7 +141,7 @@ class JaggedTensor:
 
     def __len__(self) -> int:
         """The number of rows B."""
-        return int(self.offsets.shape[0]) - 1
+        return self.offsets.shape[0] - 1
 
     def lengths(self) -> Tensor:
         """Row lengths [B], in the dtype of the offsets."""
@@ -151,7 +154,7 @@ class JaggedTensor:
     def rows(self) -> list[Tensor]:
         """The rows as views of `values` (reads the offsets: on a GPU this waits for the device)."""
         bounds = self.offsets.tolist()
-        return [self.values[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        return [self.values[a:b] for a, b in pairwise(bounds)]
 
     def __repr__(self) -> str:
         return describe(self)
@@ -198,7 +201,7 @@ class JaggedTensor:
         length = self.max_length if max_length is None else max_length
         if length is None:
             raise ValueError(
-                "max_length is not known for this jagged tensor: give it to to_padded(max_length=...) "
+                "max_length is not known for this jagged tensor: give it to to_padded(max_length) "
                 "or to the constructor"
             )
         return ops.to_padded(self.values, self.offsets, length, padding_value)
@@ -221,7 +224,7 @@ class JaggedTensor:
     @classmethod
     def concat(cls, parts: Sequence["JaggedTensor"]) -> "JaggedTensor":
         """Join row by row: row i of the result is row i of every part, one after the other."""
-        batch = _same_batch(parts)
+        _check_same_batch(parts)
         shift = _starts_in_cat(parts)
         starts = torch.stack(
             [part.offsets[:-1] + s for part, s in zip(parts, shift, strict=True)], 1
@@ -231,7 +234,6 @@ class JaggedTensor:
         pieces = as_offsets(lengths.reshape(-1), None)
         joined = cls._gather(parts, starts.reshape(-1), pieces, total, _sum_or_none(parts))
         offsets = pieces[:: len(parts)].to(parts[0].offsets.dtype)
-        assert offsets.shape[0] == batch + 1
         return JaggedTensor(joined.values, offsets, joined.max_length, joined.weights)
 
     def split(
@@ -259,7 +261,9 @@ class JaggedTensor:
     def concat_batch(cls, parts: Sequence["JaggedTensor"]) -> "JaggedTensor":
         """Join along the batch: all rows of the first part, then all rows of the second, ..."""
         shift = _starts_in_cat(parts)
-        starts = torch.cat([part.offsets[:-1] + s for part, s in zip(parts, shift, strict=True)])
+        starts = torch.cat(
+            [part.offsets[:-1] + first for part, first in zip(parts, shift, strict=True)]
+        )
         lengths = torch.cat([part.lengths().to(torch.int64) for part in parts])
         total = sum(part.values.shape[0] for part in parts)
         known = [part.max_length for part in parts if part.max_length is not None]
@@ -298,7 +302,7 @@ class JaggedTensor:
             raise ValueError(
                 f"offsets must start with 0, got {bounds[0]}: rebase them with offsets - offsets[0]"
             )
-        for row, (start, end) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+        for row, (start, end) in enumerate(pairwise(bounds)):
             if end < start:
                 raise ValueError(
                     f"offsets must never decrease, got {start} then {end} at row {row}: "
@@ -317,13 +321,10 @@ class JaggedTensor:
         return self
 
 
-def _same_batch(parts: Sequence[JaggedTensor]) -> int:
-    if len(parts) == 0:
-        raise ValueError("parts must hold at least one jagged tensor, got none")
+def _check_same_batch(parts: Sequence[JaggedTensor]) -> None:
     sizes = [len(part) for part in parts]
-    if len(set(sizes)) != 1:
+    if any(size != sizes[0] for size in sizes):
         raise ValueError(f"parts must have the same number of rows, got {sizes}")
-    return sizes[0]
 
 
 def _starts_in_cat(parts: Sequence[JaggedTensor]) -> list[int]:

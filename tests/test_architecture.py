@@ -1,0 +1,111 @@
+"""The arrows between the folders, and the habits that keep the tree readable."""
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import jagged.modules
+
+ROOT = Path(__file__).parent.parent
+LIBRARY = sorted((ROOT / "jagged").rglob("*.py")) + sorted((ROOT / "modules").rglob("*.py"))
+SOURCES = [
+    path
+    for folder in ("jagged", "modules", "examples", "tests", "bench")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if not path.name.startswith("_helion_aot_")
+]
+
+# Where a folder may import from inside the package (itself always).
+ARROWS = {
+    "ops": {"checks", "attention"},
+    "eager": set(),
+    "kernels": {"tuning"},
+    "tuning": {"kernels", "ops", "testing", "checks", "layout", "attention"},
+    "data": {"layout", "checks"},
+    "interop": {"layout", "ops", "checks", "attention"},
+    "modules": {"layout", "ops", "checks", "attention"},
+}
+# Packages that a folder alone may import.
+RESERVED = {"helion": {"kernels", "tuning"}, "triton": {"kernels", "tuning"}}
+LAZY = {"torchrec", "fbgemm_gpu", "pyarrow", "redis", "scipy"}
+
+
+def folder_of(path: Path) -> str:
+    """`ops` for jagged/ops/sum.py, `modules` for the layers, `` for jagged/layout.py."""
+    parts = path.relative_to(ROOT).parts
+    if parts[0] == "modules":
+        return "modules"
+    if parts[:2] == ("jagged", "modules"):
+        return "modules"
+    return parts[1] if len(parts) > 2 else ""
+
+
+def imports(path: Path, top_level_only: bool = False) -> Iterator[str]:
+    tree = ast.parse(path.read_text())
+    nodes = tree.body if top_level_only else list(ast.walk(tree))
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            if node.module == "jagged":
+                yield from (f"jagged.{alias.name}" for alias in node.names)
+            else:
+                yield node.module
+
+
+def test_folders_import_along_the_arrows() -> None:
+    for path in LIBRARY:
+        folder = folder_of(path)
+        if folder not in ARROWS:
+            continue
+        for name in imports(path):
+            if name.startswith("jagged."):
+                target = name.split(".")[1]
+                assert target == folder or target in ARROWS[folder], f"{path} imports {name}"
+
+
+def test_the_interop_folder_imports_its_peers_inside_functions() -> None:
+    for path in LIBRARY:
+        for name in imports(path, top_level_only=True):
+            assert name.split(".")[0] not in LAZY, f"{path} imports {name} at import time"
+
+
+def test_helion_stays_in_kernels_and_tuning() -> None:
+    for path in LIBRARY:
+        for name in imports(path):
+            allowed = RESERVED.get(name.split(".")[0])
+            assert allowed is None or folder_of(path) in allowed, f"{path} imports {name}"
+
+
+def test_no_file_is_longer_than_500_lines() -> None:
+    assert [str(p) for p in SOURCES if len(p.read_text().splitlines()) > 500] == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "folders"),
+    [
+        (r"\.(item|tolist|cpu)\(\)", {"ops", "kernels", "modules"}),
+        (r"os\.environ|getenv", {"", "ops", "eager", "kernels", "modules", "data", "interop"}),
+        (r"except( Exception| BaseException| ImportError)?:\s*\n?\s*pass", None),
+    ],
+)
+def test_banned_patterns(pattern: str, folders: set[str] | None) -> None:
+    for path in LIBRARY:
+        if path.name == "testing.py" or (folders is not None and folder_of(path) not in folders):
+            continue
+        found = re.search(pattern, path.read_text())
+        assert found is None, f"{path}: {found.group() if found else ''}"
+
+
+def test_layers_take_at_most_five_arguments() -> None:
+    for name in jagged.modules.__all__:
+        layer = getattr(jagged.modules, name)
+        if not (inspect.isclass(layer) and issubclass(layer, torch.nn.Module)):
+            continue
+        arguments = set(inspect.signature(layer).parameters) - {"device", "dtype"}
+        assert len(arguments) <= 5, f"{name} takes {sorted(arguments)}"

@@ -1,0 +1,287 @@
+"""`JaggedTensor`: constructors, structure, row surgery, contents."""
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils import _pytree as pytree
+
+from jagged import JaggedTensor
+from jagged.testing import random_jagged
+
+LENGTHS = st.lists(st.integers(0, 5), min_size=0, max_size=6)
+
+
+def rows_of(x: JaggedTensor) -> list[list[Any]]:
+    return [row.tolist() for row in x.rows()]
+
+
+@pytest.fixture
+def example() -> JaggedTensor:
+    """Three rows, the middle one empty."""
+    return JaggedTensor(torch.arange(1.0, 7.0), torch.tensor([0, 2, 2, 6]), 4)
+
+
+# Constructors --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "offsets_dtype"),
+    [(torch.int32, torch.int32), (torch.int64, torch.int64), (torch.uint8, torch.int64)],
+)
+def test_from_lengths(dtype: torch.dtype, offsets_dtype: torch.dtype) -> None:
+    x = JaggedTensor.from_lengths(
+        torch.arange(6), torch.tensor([2, 0, 4], dtype=dtype), max_length=4
+    )
+    assert rows_of(x) == [[0, 1], [], [2, 3, 4, 5]]
+    assert x.offsets.dtype == offsets_dtype
+    assert x.max_length == 4
+
+
+def test_from_lengths_keeps_int64_when_the_capacity_does_not_fit_int32() -> None:
+    values = torch.empty(1).expand(2**31)
+    x = JaggedTensor.from_lengths(values, torch.tensor([2**30, 2**30], dtype=torch.int32))
+    assert x.offsets.tolist() == [0, 2**30, 2**31]
+
+
+def test_from_rows() -> None:
+    rows = [torch.ones(2, 3), torch.zeros(0, 3), torch.full((1, 3), 2.0)]
+    x = JaggedTensor.from_rows(rows)
+    assert x.max_length == 2
+    assert x.offsets.tolist() == [0, 2, 2, 3]
+    for got, want in zip(x.rows(), rows, strict=True):
+        assert torch.equal(got, want)
+
+
+def test_from_padded_with_lengths_clamps_them() -> None:
+    dense = torch.arange(6.0).reshape(2, 3).requires_grad_()
+    x = JaggedTensor.from_padded(dense, torch.tensor([2, 7]))
+    assert rows_of(x) == [[0, 1], [3, 4, 5]]
+    assert x.max_length == 3
+    assert x.validate() is x
+    x.values.sum().backward()
+    assert dense.grad is not None
+    assert dense.grad.tolist() == [[1, 1, 0], [1, 1, 1]]
+
+
+def test_from_padded_with_a_mask_takes_elements_in_their_order() -> None:
+    dense = torch.arange(8.0).reshape(2, 4, 1)
+    mask = torch.tensor([[True, False, True, False], [False, False, False, True]])
+    assert rows_of(JaggedTensor.from_padded(dense, mask)) == [[[0.0], [2.0]], [[7.0]]]
+
+
+def test_from_padded_with_a_given_total_leaves_a_zero_tail() -> None:
+    x = JaggedTensor.from_padded(torch.ones(2, 3), torch.tensor([1, 2]), total=5)
+    assert x.values.tolist() == [1, 1, 1, 0, 0]
+    assert len(x) == 2
+
+
+def test_from_row_ids_with_empty_rows_and_a_tail() -> None:
+    ids = torch.tensor([0, 0, 2, 4, 4])
+    x = JaggedTensor.from_row_ids(torch.arange(5), ids, 4)
+    assert rows_of(x) == [[0, 1], [], [2], []]
+    assert x.row_ids().tolist() == [0, 0, 2, 4, 4]
+
+
+@given(LENGTHS)
+def test_constructors_agree(lengths: list[int]) -> None:
+    x = random_jagged(lengths, 2)
+    if lengths:
+        assert rows_of(JaggedTensor.from_rows(x.rows())) == rows_of(x)
+    again = JaggedTensor.from_row_ids(x.values, x.row_ids(), len(lengths))
+    assert again.offsets.tolist() == x.offsets.tolist()
+    padded = JaggedTensor.from_padded(x.to_padded(), x.lengths())
+    assert torch.equal(padded.values, x.values)
+    assert x.lengths().tolist() == lengths
+    assert len(x) == len(lengths)
+
+
+# Row surgery ---------------------------------------------------------------------------------
+
+
+def test_select_by_index_mask_slice_and_list(example: JaggedTensor) -> None:
+    assert rows_of(example.select(torch.tensor([2, 0, 2]))) == [[3, 4, 5, 6], [1, 2], [3, 4, 5, 6]]
+    assert rows_of(example.select(torch.tensor([True, True, False]))) == [[1, 2], []]
+    assert rows_of(example.select(slice(1, None))) == [[], [3, 4, 5, 6]]
+    assert rows_of(example.select([-1])) == [[3, 4, 5, 6]]
+    assert rows_of(example.select([])) == []
+
+
+def test_select_with_a_total_pads_with_zeros(example: JaggedTensor) -> None:
+    x = example.select([0], total=5)
+    assert x.values.tolist() == [1, 2, 0, 0, 0]
+    assert rows_of(x) == [[1, 2]]
+
+
+def test_concat_joins_row_by_row() -> None:
+    left = JaggedTensor.from_rows([torch.tensor([1, 2, 3]), torch.tensor([4])])
+    right = JaggedTensor.from_rows([torch.tensor([5, 6]), torch.tensor([7])])
+    joined = JaggedTensor.concat([left, right])
+    assert joined.values.tolist() == [1, 2, 3, 5, 6, 4, 7]
+    assert joined.lengths().tolist() == [5, 2]
+    assert joined.max_length == 5
+    first, second = joined.split(left.lengths())
+    assert rows_of(first) == rows_of(left)
+    assert rows_of(second) == rows_of(right)
+
+
+def test_concat_never_takes_from_a_tail() -> None:
+    left = random_jagged([1, 0, 2], 2, tail=3)
+    right = random_jagged([2, 1, 0], 2, tail=1, seed=1)
+    joined = JaggedTensor.concat([left, right])
+    want = [a + b for a, b in zip(rows_of(left), rows_of(right), strict=True)]
+    assert rows_of(joined) == want
+    assert joined.values.isfinite().all()
+    batch = JaggedTensor.concat_batch([left, right])
+    assert rows_of(batch) == rows_of(left) + rows_of(right)
+    assert batch.values.isfinite().all()
+
+
+@given(st.lists(st.lists(st.integers(0, 3), min_size=3, max_size=3), min_size=1, max_size=4))
+def test_concat_of_many(lengths: list[list[int]]) -> None:
+    parts = [random_jagged(one, 1, tail=i, seed=i) for i, one in enumerate(lengths)]
+    joined = JaggedTensor.concat(parts)
+    assert rows_of(joined) == [sum((rows_of(p)[i] for p in parts), []) for i in range(3)]
+    assert rows_of(JaggedTensor.concat_batch(parts)) == sum((rows_of(p) for p in parts), [])
+
+
+def test_surgery_is_differentiable_and_moves_weights() -> None:
+    values = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
+    offsets = torch.tensor([0, 1, 3, 3])
+
+    def through(values: torch.Tensor) -> torch.Tensor:
+        x = JaggedTensor(values, offsets)
+        both = JaggedTensor.concat([x, x.select([2, 1, 0])])
+        return both.split(torch.tensor([1, 1, 1]))[1].values
+
+    assert torch.autograd.gradcheck(through, (values,))
+    x = JaggedTensor(torch.arange(3.0), torch.tensor([0, 1, 3]), weights=torch.tensor([7, 8, 9]))
+    weights = x.select([1, 0]).weights
+    assert weights is not None
+    assert weights.tolist() == [8, 9, 7]
+
+
+# Structure -----------------------------------------------------------------------------------
+
+
+def test_with_values_keeps_the_offsets_object(example: JaggedTensor) -> None:
+    doubled = example.with_values(example.values * 2)
+    assert doubled.offsets is example.offsets
+    assert doubled.max_length == 4
+    with pytest.raises(ValueError, match=r"values must have 6 elements .* got shape \[5\]"):
+        example.with_values(torch.zeros(5))
+
+
+def test_to_casts_values_only() -> None:
+    x = JaggedTensor(torch.ones(2), torch.tensor([0, 2]), weights=torch.tensor([1, 2]))
+    half = x.to(dtype=torch.bfloat16)
+    assert half.values.dtype == torch.bfloat16
+    assert half.offsets.dtype == torch.int64
+    assert half.weights is not None
+    assert half.weights.dtype == torch.int64
+
+
+def test_to_padded(example: JaggedTensor) -> None:
+    assert example.to_padded(3, -1.0).tolist() == [[1, 2, -1], [-1, -1, -1], [3, 4, 5]]
+    assert example.to_padded().shape == (3, 4)
+    with pytest.raises(ValueError, match="max_length is not known"):
+        JaggedTensor(example.values, example.offsets).to_padded()
+
+
+def test_is_a_pytree_whose_bound_is_no_leaf(example: JaggedTensor) -> None:
+    leaves, spec = pytree.tree_flatten(example)
+    assert [leaf is not None for leaf in leaves] == [True, True, False]
+    assert pytree.tree_unflatten(leaves, spec).max_length == 4
+    named = pytree.tree_map(lambda leaf: "x", example)
+    assert named.values == "x"
+    assert "JaggedTensor" in repr(named)
+
+
+def test_copies_and_pickles(example: JaggedTensor) -> None:
+    for clone in (copy.deepcopy(example), pickle.loads(pickle.dumps(example))):
+        assert rows_of(clone) == rows_of(example)
+        assert clone.max_length == 4
+
+
+def test_repr_shows_rows(example: JaggedTensor) -> None:
+    assert repr(example) == (
+        "JaggedTensor(3 rows, 6 elements, float32, cpu, max_length=4\n"
+        "  0: [1, 2]\n  1: []\n  2: [3, 4, 5, 6])"
+    )
+    long = repr(random_jagged([3] * 50, 9, tail=2))
+    assert "44 more rows" in long
+    assert "nan" not in long
+    assert len(long.splitlines()) == 8
+    meta = JaggedTensor(torch.empty(3, device="meta"), torch.empty(3, device="meta").long())
+    assert repr(meta) == "JaggedTensor(2 rows, ? elements, float32, meta)"
+
+
+def test_is_frozen_and_compares_by_identity(example: JaggedTensor) -> None:
+    with pytest.raises(AttributeError):
+        example.values = torch.zeros(1)  # type: ignore[misc]
+    assert example != JaggedTensor(example.values, example.offsets, 4)
+
+
+def test_compiles_with_changing_lengths() -> None:
+    @torch.compile(fullgraph=True, dynamic=True, backend="aot_eager")
+    def both(x: JaggedTensor, y: JaggedTensor) -> JaggedTensor:
+        return JaggedTensor.concat([x, y.with_values(y.values * 2)])
+
+    for lengths in ([1, 2], [3, 0, 2], [5, 1, 1, 0]):
+        x = random_jagged(lengths, 3)
+        got = both(x, x)
+        want = [torch.cat([row, 2 * row]).tolist() for row in x.rows()]
+        assert rows_of(got) == want
+
+
+# Contents and errors -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("offsets", "max_length", "message"),
+    [
+        ([1, 2, 3], None, "offsets must start with 0, got 1"),
+        ([0, 4, 2, 6], None, "offsets must never decrease, got 4 then 2 at row 1"),
+        ([0, 2, 7], None, r"offsets\[-1\] must not exceed the 6 elements of values, got 7"),
+        ([0, 2, 6], 3, "max_length must bound every row, got 3 but row 1 has 4 elements"),
+    ],
+)
+def test_validate_names_the_broken_rule(
+    offsets: list[int], max_length: int | None, message: str
+) -> None:
+    x = JaggedTensor(torch.zeros(6), torch.tensor(offsets), max_length)
+    with pytest.raises(ValueError, match=message):
+        x.validate()
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "message"),
+    [
+        (lambda v, o: JaggedTensor([1.0], o), TypeError, "values must be a torch.Tensor, got list"),
+        (lambda v, o: JaggedTensor(v[0], o), ValueError, "values must have at least one dimension"),
+        (lambda v, o: JaggedTensor(v, o.float()), TypeError, "offsets must be int32 or int64"),
+        (lambda v, o: JaggedTensor(v, o[:0]), ValueError, r"offsets must have B \+ 1 entries"),
+        (lambda v, o: JaggedTensor(v, o[None]), ValueError, "offsets must be one-dimensional"),
+        (lambda v, o: JaggedTensor(v, o.to("meta")), ValueError, "on the device of values"),
+        (lambda v, o: JaggedTensor(v, o, -1), ValueError, "max_length must not be negative"),
+        (lambda v, o: JaggedTensor(v, o, o[-1]), TypeError, "max_length must be a Python int"),
+        (lambda v, o: JaggedTensor(v, o, None, v[:1]), ValueError, r"weights must have shape \[T\]"),
+        (lambda v, o: JaggedTensor.from_lengths(v, v), TypeError, "lengths must be integers"),
+        (lambda v, o: JaggedTensor.from_rows([]), ValueError, "rows must hold at least one"),
+        (lambda v, o: JaggedTensor.from_rows([v, v[:, None]]), ValueError, r"rows\[1\] must have"),
+        (lambda v, o: JaggedTensor.from_padded(v, o), ValueError, r"dense must be \[B, N"),
+        (lambda v, o: JaggedTensor.concat([]), ValueError, "at least one jagged tensor"),
+    ],
+)
+def test_constructors_say_what_is_wrong(build: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        build(torch.zeros(3), torch.tensor([0, 1, 3]))
+
+
+def test_concat_refuses_different_batches(example: JaggedTensor) -> None:
+    with pytest.raises(ValueError, match=r"same number of rows, got \[3, 1\]"):
+        JaggedTensor.concat([example, example.select([0])])
