@@ -29,7 +29,8 @@ def offsets(offsets: Tensor, values: Tensor, name: str = "values") -> None:
     tensor("offsets", offsets)
     if offsets.dtype not in OFFSETS_DTYPES:
         raise TypeError(
-            f"offsets must be int32 or int64, got {offsets.dtype}: convert with offsets.to(torch.int64)"
+            f"offsets must be int32 or int64, got {offsets.dtype}: "
+            "convert with offsets.to(torch.int64)"
         )
     if offsets.ndim != 1:
         raise ValueError(
@@ -49,7 +50,7 @@ def offsets(offsets: Tensor, values: Tensor, name: str = "values") -> None:
 
 
 def ragged(name: str, values: Tensor, ndim: int | None = None) -> None:
-    """`values` has a ragged dimension, exactly `ndim` dimensions where that is given, and unit stride last."""
+    """`values` has a ragged dimension (`ndim` dimensions in all, if given) and unit stride last."""
     tensor(name, values)
     if ndim is not None and values.ndim != ndim:
         raise ValueError(
@@ -58,6 +59,23 @@ def ragged(name: str, values: Tensor, ndim: int | None = None) -> None:
     if values.ndim == 0:
         raise ValueError(f"{name} must have at least one dimension [T, ...], got a scalar")
     last_stride(name, values)
+
+
+def jagged(values: Tensor, offsets_: Tensor, ndim: int | None = None) -> None:
+    """`values` and `offsets` are a jagged tensor that the ops compute on."""
+    ragged("values", values, ndim)
+    floating("values", values)
+    offsets(offsets_, values)
+
+
+def padded(name: str, value: Tensor) -> None:
+    """`value` is [B, N, ...] with unit stride last."""
+    tensor(name, value)
+    if value.ndim < 2:
+        raise ValueError(
+            f"{name} must have at least two dimensions [B, N, ...], got shape {shape_of(value)}"
+        )
+    last_stride(name, value)
 
 
 def last_stride(name: str, value: Tensor) -> None:
@@ -73,11 +91,22 @@ def floating(name: str, value: Tensor) -> None:
     """`value` has a dtype that the ops compute in."""
     if value.dtype not in FLOATING_DTYPES:
         raise TypeError(
-            f"{name} must be float32, bfloat16, float16 or (on the CPU) float64, got {value.dtype}: "
-            f"convert with {name}.float()"
+            f"{name} must be float32, bfloat16, float16 or (on the CPU) float64, "
+            f"got {value.dtype}: convert with {name}.float()"
         )
     if value.dtype == torch.float64 and value.device.type == "cuda":
         raise TypeError(f"{name} is float64 on a GPU, which no kernel supports: use float32 there")
+
+
+def number(name: str, value: Tensor) -> None:
+    """`value` has a dtype that the ops move: one they compute in, an integer or bool."""
+    if value.is_complex():
+        raise TypeError(
+            f"{name} must be floating point, integer or bool, got {value.dtype}: "
+            f"use torch.view_as_real({name})"
+        )
+    if value.is_floating_point():
+        floating(name, value)
 
 
 def same_dtype(name: str, value: Tensor, other_name: str, other: Tensor) -> None:
@@ -99,7 +128,7 @@ def same_device(name: str, value: Tensor, other_name: str, other: Tensor) -> Non
 
 
 def operand(name: str, value: Tensor, other_name: str, other: Tensor) -> None:
-    """`value` is a second operand beside `other`: a tensor of its dtype and device with unit stride last."""
+    """`value` is a second operand: dtype and device of `other`, unit stride last."""
     tensor(name, value)
     same_device(name, value, other_name, other)
     same_dtype(name, value, other_name, other)
@@ -122,17 +151,57 @@ def shape(name: str, value: Tensor, expected: tuple[int | None, ...], meaning: s
     )
 
 
-def max_length(value: int | None, name: str = "max_length") -> None:
-    """`max_length` is a host integer that is not negative (0 is legal), or None where optional."""
-    if value is None:
-        return
-    if isinstance(value, (Tensor, bool, float)):
+def rows(name: str, value: Tensor, offsets: Tensor) -> None:
+    """`value` [B, ...] has as many rows as `offsets`."""
+    expected = offsets.shape[0] - 1
+    if value.shape[0] != expected:
+        raise ValueError(
+            f"{name} must have {expected} rows like offsets (of {expected + 1} entries), got shape "
+            f"{shape_of(value)}: check that the two belong together"
+        )
+
+
+def length(name: str, value: object) -> None:
+    """`value` is a host integer that is not negative (0 is legal)."""
+    if isinstance(value, (bool, Tensor)) or not (
+        isinstance(value, int) or hasattr(value, "__index__")
+    ):
         raise TypeError(
             f"{name} must be a Python int known on the host, got {type(value).__name__}: "
             "reading it from the device would stall every call"
         )
-    if value < 0:
+    if value < 0:  # type: ignore[operator]
         raise ValueError(f"{name} must not be negative, got {value}: 0 is the smallest legal bound")
+
+
+def max_length(value: int | None, name: str = "max_length") -> None:
+    """`max_length` is a host integer that is not negative, or None where optional."""
+    if value is not None:
+        length(name, value)
+
+
+def padding_value(value: float, values: Tensor) -> None:
+    """`padding_value` is a number that the dtype of `values` holds."""
+    if isinstance(value, Tensor) or not isinstance(value, (int, float)):
+        raise TypeError(
+            f"padding_value must be a Python number, got {type(value).__name__}: "
+            "reading it from the device would stall every call"
+        )
+    if values.dtype.is_floating_point:
+        return
+    least, most = _integer_range(values.dtype)
+    if not (least <= value <= most and value == int(value)):
+        raise ValueError(
+            f"padding_value must be a whole number from {least} to {most} for values of "
+            f"{values.dtype}, got {value}"
+        )
+
+
+def _integer_range(dtype: torch.dtype) -> tuple[int, int]:
+    if dtype == torch.bool:
+        return 0, 1
+    info = torch.iinfo(dtype)
+    return info.min, info.max
 
 
 def norm_parameters(values: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> None:
@@ -144,7 +213,8 @@ def norm_parameters(values: Tensor, weight: Tensor | None, bias: Tensor | None, 
         same_device(name, parameter, "values", values)
         if parameter.dtype not in (values.dtype, torch.float32):
             raise TypeError(
-                f"{name} must have the dtype of values ({values.dtype}) or float32, got {parameter.dtype}"
+                f"{name} must have the dtype of values ({values.dtype}) or float32, "
+                f"got {parameter.dtype}: convert with {name}.to(values.dtype)"
             )
         shape(name, parameter, (values.shape[-1],), "[D]")
         last_stride(name, parameter)

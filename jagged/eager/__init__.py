@@ -1,4 +1,5 @@
-"""The ops in vectorised plain torch, one module an op with `forward` and `backward`: what runs on the CPU.
+"""The ops in vectorised plain torch: what runs on the CPU.
 
+One module an op, with `forward` and `backward`.
 Arguments are checked by `jagged.ops` before; nothing here is public but for measurements.
 """

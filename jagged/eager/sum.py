@@ -2,13 +2,13 @@
 
 from torch import Tensor
 
-from jagged.eager._rows import elements, spread_rows, sum_rows
+from jagged.eager._rows import row_ids, spread_rows, sum_rows
 
 
 def forward(values: Tensor, offsets: Tensor) -> Tensor:
-    where = elements(offsets, values.shape[0])
-    return sum_rows(values, where.row, offsets.shape[0] - 1).to(values.dtype)
+    row = row_ids(offsets, values.shape[0])
+    return sum_rows(values, row, offsets.shape[0] - 1).to(values.dtype)
 
 
 def backward(grad: Tensor, offsets: Tensor, total: int) -> Tensor:
-    return spread_rows(grad, elements(offsets, total))
+    return spread_rows(grad, row_ids(offsets, total))

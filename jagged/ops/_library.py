@@ -7,14 +7,17 @@
 declares `torch.ops.jagged.sum_forward`. The decorated function becomes the fake implementation
 (shapes and dtypes for torch.compile and for meta tensors); on CPU tensors
 `jagged.eager.sum.forward` runs, on CUDA tensors the function of the same name in
-`jagged.<cuda>.sum`, imported at its first call. The decorator returns the overload to call.
+`jagged.<cuda>.sum`, imported at its first call.
+
+The decorator returns the function to call. Where nobody watches the dispatcher (plain tensors,
+no compilation, no dispatch mode, no function transform, no derivative to record) it calls the
+implementation itself, which saves the dispatcher's way into Python and back; else it calls the op.
 
 No op here has a derivative of its own: the `autograd.Function` beside the public function has.
 Differentiating an op itself, and with it a second derivative through the backward op, raises
 `RuntimeError` instead of giving zeros.
 """
 
-import functools
 import importlib
 from collections.abc import Callable
 from typing import Any, Literal
@@ -23,21 +26,22 @@ import torch
 from torch import Tensor
 
 _LIBRARY = torch.library.Library("jagged", "DEF")
+_PLAIN_TENSORS = frozenset((Tensor, torch.nn.Parameter))
 
 Implementation = Callable[..., Any]
 
 
-@functools.cache
 def _implementation(package: str, module: str, direction: str) -> Implementation:
-    """`jagged.<package>.<module>.<direction>`, imported at the first use."""
+    """`jagged.<package>.<module>.<direction>`, imported now."""
     try:
         found = importlib.import_module(f"jagged.{package}.{module}")
     except ModuleNotFoundError as error:
         if error.name not in ("helion", "triton"):
             raise
         raise RuntimeError(
-            f"jagged.ops.{module} got a CUDA tensor, and its kernel needs the package {error.name}, "
-            "which is not installed: pip install 'jagged-layers[gpu]', or move the tensors to the CPU"
+            f"jagged.ops.{module} got a CUDA tensor, and its kernel needs the package "
+            f"{error.name}, which is not installed: pip install 'jagged-layers[gpu]', "
+            "or move the tensors to the CPU"
         ) from error
     implementation: Implementation = getattr(found, direction)
     return implementation
@@ -59,27 +63,80 @@ def _refuse_derivative(name: str) -> Callable[..., None]:
     return refuse
 
 
+class _Runner:
+    """One implementation, imported at its first call."""
+
+    def __init__(self, package: str, module: str, direction: str) -> None:
+        self._where = (package, module, direction)
+        self._found: Implementation | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        found = self._found
+        if found is None:
+            found = self._found = _implementation(*self._where)
+        if torch._C._is_any_autocast_enabled():
+            # The op computes in the dtypes of its arguments; who wants others casts them before.
+            with torch._C._DisableAutocast():
+                return found(*args)
+        return found(*args)
+
+
+def _device_of_plain_call(args: tuple[Any, ...]) -> str | None:
+    """The device type on which an implementation may be called directly; None where it may not."""
+    if torch._C._len_torch_dispatch_stack() or torch._C._are_functorch_transforms_active():
+        return None
+    recording = torch.is_grad_enabled()
+    device = None
+    for arg in args:
+        if isinstance(arg, Tensor):
+            if type(arg) not in _PLAIN_TENSORS or (recording and arg.requires_grad):
+                return None
+            if device is None:
+                device = "cpu" if arg.is_cpu else "cuda" if arg.is_cuda else None
+    return device
+
+
 def operator(
     schema: str, *, cuda: Literal["eager", "kernels"]
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the op of `schema`, named `<module>_forward` or `<module>_backward`."""
     name = schema.partition("(")[0]
     module, _, direction = name.rpartition("_")
+    runners = {
+        "cpu": _Runner("eager", module, direction),
+        "cuda": _Runner(cuda, module, direction),
+    }
 
     def declare(fake: Callable[..., Any]) -> Callable[..., Any]:
         _LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
         torch.library.register_fake(f"jagged::{name}", fake, lib=_LIBRARY)
-        for key, package in (("CPU", "eager"), ("CUDA", cuda)):
-
-            def run(*args: Any, package: str = package) -> Any:
-                return _implementation(package, module, direction)(*args)
-
-            _LIBRARY.impl(name, run, key)
+        _LIBRARY.impl(name, runners["cpu"], "CPU")
+        _LIBRARY.impl(name, runners["cuda"], "CUDA")
         torch.library.register_autograd(f"jagged::{name}", _refuse_derivative(name), lib=_LIBRARY)
         overload: Callable[..., Any] = getattr(torch.ops.jagged, name).default
-        return overload
+
+        def call(*args: Any) -> Any:
+            if torch.compiler.is_compiling():
+                return overload(*args)
+            device = _device_of_plain_call(args)
+            return overload(*args) if device is None else runners[device](*args)
+
+        return call
 
     return declare
+
+
+def needs_gradient(*operands: Tensor | None) -> bool:
+    """Whether autograd has to record an op on these operands."""
+    if not torch.is_grad_enabled():
+        return False
+    return any(operand is not None and operand.requires_grad for operand in operands)
+
+
+def record(function: type[torch.autograd.Function], *args: Any) -> Tensor:
+    """Call an `autograd.Function` of one result."""
+    out: Tensor = function.apply(*args)  # type: ignore[no-untyped-call]
+    return out
 
 
 def unit_last_stride(grad: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from jagged import checks
-from jagged.ops._library import operator, unit_last_stride
+from jagged.ops._library import needs_gradient, operator, record, unit_last_stride
 
 
 def sum(values: Tensor, offsets: Tensor) -> Tensor:
@@ -21,7 +21,8 @@ def sum(values: Tensor, offsets: Tensor) -> Tensor:
 
     Returns:
         [B, ...] in the dtype of `values`; an empty row gives 0. Accumulated in float32 (float64
-        for float64), in a fixed order: deterministic. Elements past `offsets[-1]` are not read and get gradient 0.
+        for float64), in a fixed order: deterministic. Elements past `offsets[-1]` are not read
+        and get gradient 0.
 
     Raises:
         TypeError, ValueError: an argument has a wrong dtype, rank, stride or device.
@@ -31,10 +32,10 @@ def sum(values: Tensor, offsets: Tensor) -> Tensor:
         >>> jagged.ops.sum(values, torch.tensor([0, 3, 3, 4]))
         tensor([6., 0., 4.])
     """
-    checks.ragged("values", values)
-    checks.floating("values", values)
-    checks.offsets(offsets, values)
-    out: Tensor = _Sum.apply(values, offsets)  # type: ignore[no-untyped-call]
+    checks.jagged(values, offsets)
+    if needs_gradient(values):
+        return record(_Sum, values, offsets)
+    out: Tensor = _forward(values, offsets)
     return out
 
 
@@ -47,7 +48,7 @@ class _Sum(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (offsets,) = ctx.saved_tensors
         return _backward(unit_last_stride(grads[0]), offsets, ctx.total), None
 

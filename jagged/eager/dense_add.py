@@ -1,0 +1,23 @@
+"""Dense [B, N, ...] added to the elements at the same places."""
+
+from torch import Tensor
+
+from jagged.eager._rows import clear, contiguous_copy, pad, row_ids, unpad
+
+
+def forward(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
+    out = unpad(dense, offsets, values.shape[0])
+    out += values
+    return clear(out, row_ids(offsets, values.shape[0]) == offsets.shape[0] - 1)
+
+
+def backward(
+    grad: Tensor, offsets: Tensor, length: int, need_values: bool, need_dense: bool
+) -> tuple[Tensor, Tensor]:
+    grad_values, grad_dense = grad.new_empty(0), grad.new_empty(0)
+    if need_values:
+        outside = row_ids(offsets, grad.shape[0]) == offsets.shape[0] - 1
+        grad_values = clear(contiguous_copy(grad), outside)
+    if need_dense:
+        grad_dense = pad(grad, offsets, length)
+    return grad_values, grad_dense

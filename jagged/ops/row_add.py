@@ -1,0 +1,78 @@
+"""One dense entry a row, added to every element of the row.
+
+Symbols: B rows, T elements (capacity included), `...` any trailing dimensions.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from jagged import checks
+from jagged.ops._library import needs_gradient, operator, record, unit_last_stride
+
+
+def row_add(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
+    """Add `dense[i]` to every element of row i.
+
+    Args:
+        values: [T, ...], float32, bfloat16, float16 (float64 on the CPU); stride 1 last.
+        offsets: [B + 1], int32 or int64, on the device of `values`.
+        dense: [B, ...], dtype and device of `values`; stride 1 last.
+
+    Returns:
+        [T, ...] in the dtype of `values`; 0 past `offsets[-1]`, where nothing is read. An empty
+        row has no elements and so no result; its entry of `dense` gets gradient 0. The gradient
+        of `dense` is a sum over the row in float32 (float64 for float64). Deterministic.
+
+    Raises:
+        TypeError, ValueError: an argument has a wrong dtype, rank, shape, stride or device.
+
+    Example:
+        >>> values, dense = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([10.0, 20.0])
+        >>> jagged.ops.row_add(values, torch.tensor([0, 2, 3]), dense)
+        tensor([11., 12., 23.])
+    """
+    checks.jagged(values, offsets)
+    checks.operand("dense", dense, "values", values)
+    checks.shape("dense", dense, (offsets.shape[0] - 1, *values.shape[1:]), "[B, ...]")
+    if needs_gradient(values, dense):
+        return record(_RowAdd, values, offsets, dense)
+    out: Tensor = _forward(values, offsets, dense)
+    return out
+
+
+class _RowAdd(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
+        ctx.save_for_backward(offsets)
+        out: Tensor = _forward(values, offsets, dense)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (offsets,) = ctx.saved_tensors
+        need_values, _, need_dense = ctx.needs_input_grad
+        grad = unit_last_stride(grads[0])
+        grad_values, grad_dense = _backward(grad, offsets, need_values, need_dense)
+        return grad_values if need_values else None, None, grad_dense if need_dense else None
+
+
+@operator("row_add_forward(Tensor values, Tensor offsets, Tensor dense) -> Tensor", cuda="eager")
+def _forward(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
+    return values.new_empty(values.shape)
+
+
+@operator(
+    "row_add_backward(Tensor grad, Tensor offsets, bool need_values, bool need_dense)"
+    " -> (Tensor, Tensor)",
+    cuda="eager",
+)
+def _backward(
+    grad: Tensor, offsets: Tensor, need_values: bool, need_dense: bool
+) -> tuple[Tensor, Tensor]:
+    dense_shape = (offsets.shape[0] - 1, *grad.shape[1:])
+    return (
+        grad.new_empty(grad.shape if need_values else 0),
+        grad.new_empty(dense_shape if need_dense else 0),
+    )
