@@ -1,0 +1,1 @@
+"""Helion kernels, one file an op: `forward` and `backward` as in `jagged.eager`."""

@@ -1,0 +1,87 @@
+"""Every shipped configuration compiled for the H200: it fits, does not spill, and uses wgmma."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from jagged.tuning.configs import Config, ConfigTable, Point
+from jagged.tuning.launch import Launchable
+from tests.kernels.cases import Case, all_cases
+from tests.kernels.cubin import compile_kernel
+from tests.kernels.fake_h200 import CAPABILITY, SHARED_MEMORY
+
+ROWS = 64
+DTYPES = {2: torch.bfloat16, 4: torch.float32}
+
+
+class MetaMake:
+    """`tests.kernels.cases.Make` with tensors that have no memory."""
+
+    def __init__(self, point: Point) -> None:
+        itemsize, self.width, length = point
+        self.dtype = DTYPES[itemsize]
+        self.rows = ROWS
+        self.total = ROWS * max(length, 1)
+        self.longest = 2 * length
+
+    def offsets(self) -> Tensor:
+        return torch.empty(self.rows + 1, dtype=torch.int64, device="meta")
+
+    def values(self, *trailing: int, dtype: torch.dtype | None = None) -> Tensor:
+        return self.dense(self.total, *trailing, dtype=dtype)
+
+    def per_row(self, *trailing: int, dtype: torch.dtype | None = None) -> Tensor:
+        return self.dense(self.rows, *trailing, dtype=dtype)
+
+    def dense(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+        return torch.empty(shape, dtype=dtype or self.dtype, device="meta")
+
+
+Launch = tuple[Launchable, Config, tuple[Any, ...]]
+
+
+def launches(case: Case, point: Point) -> list[Launch]:
+    """What one call of the case would launch."""
+    seen: list[Launch] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            Launchable, "__call__", lambda *launch: seen.append((*launch[:2], launch[2:]))
+        )
+        getattr(case.module(), case.direction)(*case.arguments(MetaMake(point)))
+    return seen
+
+
+def shipped() -> list[Any]:
+    found = []
+    for case in all_cases():
+        for table in sorted({name for tables in case.forms.values() for name in tables}):
+            owner: ConfigTable = getattr(case.module(), table)
+            found += [
+                pytest.param(case, table, point, config, id=f"{case}-{table}-{point}")
+                for (capability, point), config in owner.all().items()
+                if capability == CAPABILITY
+            ]
+    return found
+
+
+@pytest.mark.parametrize(("case", "table", "point", "config"), shipped())
+def test_fits_without_spills(
+    case: Case, table: str, point: Point, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = getattr(case.module(), table)
+    monkeypatch.setattr(owner, "pick", lambda *_: config)
+    compiled = [
+        cubin
+        for kernel, chosen, args in launches(case, point)
+        if chosen is config
+        for cubin in compile_kernel(kernel, config, args)
+    ]
+    assert compiled, "the table is not used by this case"
+    for cubin in compiled:
+        assert cubin.shared <= SHARED_MEMORY, cubin.name
+        if f"{table}-{point}" not in case.spills:
+            assert cubin.stack == 0, f"{cubin.name} spills {cubin.stack} bytes"
+        if case.product and point[0] == 2:
+            assert cubin.wgmma > 0, f"{cubin.name} has no wgmma"
