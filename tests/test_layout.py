@@ -145,8 +145,8 @@ def test_concat_never_takes_from_a_tail() -> None:
 def test_concat_of_many(lengths: list[list[int]]) -> None:
     parts = [random_jagged(one, 1, tail=i, seed=i) for i, one in enumerate(lengths)]
     joined = JaggedTensor.concat(parts)
-    assert rows_of(joined) == [sum((rows_of(p)[i] for p in parts), []) for i in range(3)]
-    assert rows_of(JaggedTensor.concat_batch(parts)) == sum((rows_of(p) for p in parts), [])
+    assert rows_of(joined) == [[e for p in parts for e in rows_of(p)[i]] for i in range(3)]
+    assert rows_of(JaggedTensor.concat_batch(parts)) == [r for p in parts for r in rows_of(p)]
 
 
 def test_surgery_is_differentiable_and_moves_weights() -> None:
@@ -269,7 +269,11 @@ def test_validate_names_the_broken_rule(
         (lambda v, o: JaggedTensor(v, o.to("meta")), ValueError, "on the device of values"),
         (lambda v, o: JaggedTensor(v, o, -1), ValueError, "max_length must not be negative"),
         (lambda v, o: JaggedTensor(v, o, o[-1]), TypeError, "max_length must be a Python int"),
-        (lambda v, o: JaggedTensor(v, o, None, v[:1]), ValueError, r"weights must have shape \[T\]"),
+        (
+            lambda v, o: JaggedTensor(v, o, None, v[:1]),
+            ValueError,
+            r"weights must have shape \[T\]",
+        ),
         (lambda v, o: JaggedTensor.from_lengths(v, v), TypeError, "lengths must be integers"),
         (lambda v, o: JaggedTensor.from_rows([]), ValueError, "rows must hold at least one"),
         (lambda v, o: JaggedTensor.from_rows([v, v[:, None]]), ValueError, r"rows\[1\] must have"),

@@ -1,0 +1,121 @@
+"""torchrec's `JaggedTensor`, `KeyedJaggedTensor` and dicts of them."""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from jagged._rows import as_offsets
+from jagged.layout import JaggedTensor
+
+Converted: TypeAlias = "JaggedTensor | dict[str, JaggedTensor]"
+
+
+def from_torchrec(source: Any, *, max_length: int | None = None) -> Converted:
+    """Take over a torchrec tensor; values, offsets and weights are shared, gradients flow.
+
+    Args:
+        source: a torchrec `JaggedTensor`; a `KeyedJaggedTensor`; or a mapping of names to torchrec
+            `JaggedTensor`s, as `EmbeddingCollection` returns.
+        max_length: an upper bound of all row lengths that the host knows.
+
+    Returns:
+        A jagged tensor, or for the last two a dict of them, in the order of the keys. The keys of
+        one source may have different numbers of rows (per-key batch sizes). Lengths of any integer
+        type are taken; offsets that exist are used as they are (int32 or int64), else they are
+        computed from the lengths. An empty batch, which torchrec writes with offsets of no entry,
+        has offsets [0]. Nothing waits for a GPU, but for a `KeyedJaggedTensor` whose lengths per
+        key were never read (`sync()` not called): these are read then.
+
+    Raises:
+        TypeError: none of these types.
+    """
+    from torchrec.sparse.jagged_tensor import JaggedTensor as TorchrecJagged
+    from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
+
+    if isinstance(source, KeyedJaggedTensor):
+        return _from_keyed(source, max_length)
+    if isinstance(source, TorchrecJagged):
+        return _from_one(source, max_length)
+    if isinstance(source, Mapping):
+        return {name: _from_one(one, max_length) for name, one in source.items()}
+    raise TypeError(
+        "source must be a torchrec JaggedTensor, KeyedJaggedTensor or a mapping of JaggedTensors, "
+        f"got {type(source).__name__}"
+    )
+
+
+def to_torchrec(x: JaggedTensor | Mapping[str, JaggedTensor]) -> Any:
+    """torchrec's `JaggedTensor` (for a mapping, a dict of them) on the same memory.
+
+    The offsets are the same object, and weights travel along.
+    """
+    from torchrec.sparse.jagged_tensor import JaggedTensor as TorchrecJagged
+
+    if isinstance(x, JaggedTensor):
+        return TorchrecJagged(values=x.values, offsets=x.offsets, weights=x.weights)
+    return {name: to_torchrec(one) for name, one in x.items()}
+
+
+def to_keyed(features: Mapping[str, JaggedTensor]) -> Any:
+    """A torchrec `KeyedJaggedTensor` of features [T_f] with the same number of rows; copies.
+
+    int32 lengths if every feature has int32 offsets, else int64. Weights are kept if every
+    feature has them.
+
+    Raises:
+        ValueError: no feature, or features with different numbers of rows.
+    """
+    from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
+
+    batches = {name: len(one) for name, one in features.items()}
+    if len(set(batches.values())) != 1:
+        raise ValueError(f"features must have the same number of rows, got {batches}")
+    joined = JaggedTensor.concat_batch(list(features.values()))
+    narrow = all(one.offsets.dtype == torch.int32 for one in features.values())
+    lengths = joined.lengths().to(torch.int32 if narrow else torch.int64)
+    return KeyedJaggedTensor(
+        keys=list(features), values=joined.values, lengths=lengths, weights=joined.weights
+    )
+
+
+def _offsets(offsets: Tensor | None, lengths: Tensor | None, values: Tensor) -> Tensor:
+    """Offsets [B + 1] from whichever of the two torchrec has."""
+    if offsets is not None and offsets.numel() > 0:
+        if offsets.dtype in (torch.int32, torch.int64):
+            return offsets
+        return offsets.to(torch.int64)
+    if lengths is not None and lengths.numel() > 0:
+        return as_offsets(lengths, values.shape[0])
+    source = offsets if offsets is not None else lengths
+    narrow = source is not None and source.dtype == torch.int32
+    return torch.zeros(1, dtype=torch.int32 if narrow else torch.int64, device=values.device)
+
+
+def _from_one(source: Any, max_length: int | None) -> JaggedTensor:
+    values = source.values()
+    offsets = _offsets(source.offsets_or_none(), source.lengths_or_none(), values)
+    return JaggedTensor(values, offsets, max_length, source.weights_or_none())
+
+
+def _from_keyed(source: Any, max_length: int | None) -> dict[str, JaggedTensor]:
+    keys: list[str] = source.keys()
+    lengths, values, weights = source.lengths(), source.values(), source.weights_or_none()
+    if lengths.numel() == 0:
+        empty = _offsets(None, lengths, values)
+        return {
+            key: JaggedTensor(
+                values[:0], empty, max_length, None if weights is None else weights[:0]
+            )
+            for key in keys
+        }
+    per_key: list[int] = source.length_per_key()
+    rows: list[int] = source.stride_per_key()
+    pieces = zip(keys, values.split(per_key), lengths.split(rows), strict=True)
+    parts = {key: (one, as_offsets(n, one.shape[0])) for key, one, n in pieces}
+    carried = [None] * len(keys) if weights is None else weights.split(per_key)
+    return {
+        key: JaggedTensor(one, offsets, max_length, weight)
+        for (key, (one, offsets)), weight in zip(parts.items(), carried, strict=True)
+    }
