@@ -1,0 +1,148 @@
+"""Examples to a batch: rows of different lengths into one `JaggedTensor`, on the host.
+
+Symbols: B rows, n_i the length of row i, T elements in all rows.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from jagged import checks
+from jagged.layout import JaggedTensor
+
+Number: TypeAlias = bool | int | float
+Row: TypeAlias = Tensor | Sequence[Number]
+
+
+def collate(
+    rows: Sequence[Row],
+    *,
+    max_length: int | None = None,
+    keep: Literal["last", "first"] = "last",
+    capacity: int | None = None,
+    dtype: torch.dtype | None = None,
+    offsets_dtype: torch.dtype = torch.int64,
+) -> JaggedTensor:
+    """Put rows one after the other: a `collate_fn` for a `torch.utils.data.DataLoader`.
+
+    Args:
+        rows: B tensors [n_i, ...] on the CPU of one dtype and trailing shape, or B sequences of
+            numbers; empty rows are ordinary, B >= 1.
+        max_length: longer rows are cut to it, and it becomes `max_length` of the result; without
+            it rows stay whole and the result knows its longest row.
+        keep: which end of a longer row stays: "last" (the newest of an event stream) or "first".
+        capacity: T_cap of the result, whose tail is 0; without it there is no tail.
+        dtype: of the values; needed where all rows are empty sequences of numbers.
+        offsets_dtype: int32 or int64.
+
+    Returns:
+        A `JaggedTensor` with values [T or capacity, ...]. Numbers become int64 if all of them are
+        whole, bool if all are bool, else the default floating dtype. Nothing of a row is shared.
+
+    Raises:
+        ValueError: no row, rows of different trailing shapes, or more elements than `capacity`.
+        TypeError: rows of different dtypes.
+
+    Example:
+        >>> jagged.data.collate([[1, 2, 3], [], [4]])
+        JaggedTensor(3 rows, 4 elements, int64, cpu, max_length=3
+          0: [1, 2, 3]
+          1: []
+          2: [4])
+    """
+    if len(rows) == 0:
+        raise ValueError("rows must hold at least one row, got none: a batch sampler never asks so")
+    checks.max_length(max_length)
+    checks.max_length(capacity, "capacity")
+    if keep not in ("last", "first"):
+        raise ValueError(f'keep must be "last" or "first", got {keep!r}')
+    tensors = _as_tensors(rows, dtype)
+    if max_length is not None:
+        cut = max_length
+        tensors = [
+            row[max(row.shape[0] - cut, 0) :] if keep == "last" else row[:cut] for row in tensors
+        ]
+    total = sum(row.shape[0] for row in tensors)
+    if capacity is not None and total > capacity:
+        raise ValueError(
+            f"capacity must hold all elements of the batch, got {capacity} for {total} elements in "
+            f"{len(rows)} rows: raise it, or lower the sampler's budget"
+        )
+    batch = JaggedTensor.from_rows(tensors, offsets_dtype=offsets_dtype)
+    values = batch.values
+    if capacity is not None:
+        values = torch.cat([values, values.new_zeros((capacity - total, *values.shape[1:]))])
+    longest = batch.max_length if max_length is None else max_length
+    return JaggedTensor(values, batch.offsets, longest)
+
+
+def collate_features(
+    examples: Sequence[Mapping[str, Row | Number]],
+    *,
+    max_length: int | None = None,
+    keep: Literal["last", "first"] = "last",
+) -> dict[str, JaggedTensor | Tensor]:
+    """Collate examples of several named features: rows become jagged tensors, numbers a vector.
+
+    Args:
+        examples: B mappings with the same names; the value of a name is a row in all of them (a
+            tensor [n_i, ...] or a sequence of numbers) or a number in all of them (also a tensor
+            without dimensions).
+        max_length, keep: cut every row feature, as in `collate`.
+
+    Returns:
+        For each name a `JaggedTensor` of B rows, or a tensor [B].
+
+    Raises:
+        ValueError: no example, other names in some example, rows and numbers under one name.
+    """
+    if len(examples) == 0:
+        raise ValueError("examples must hold at least one example, got none")
+    names = list(examples[0])
+    for index, example in enumerate(examples):
+        if set(example) != set(names):
+            raise ValueError(
+                f"examples must all have the features {sorted(names)}, "
+                f"got {sorted(example)} in example {index}"
+            )
+    batch: dict[str, JaggedTensor | Tensor] = {}
+    for name in names:
+        numbers: list[Number | Tensor] = []
+        rows: list[Row] = []
+        for example in examples:
+            value = example[name]
+            if isinstance(value, Tensor):
+                (rows if value.ndim > 0 else numbers).append(value)
+            elif isinstance(value, (bool, int, float)):
+                numbers.append(value)
+            else:
+                rows.append(value)
+        if numbers and rows:
+            raise ValueError(
+                f"feature {name!r} must be a row in every example or a number in every example, "
+                f"got {len(rows)} rows and {len(numbers)} numbers"
+            )
+        if rows:
+            batch[name] = collate(rows, max_length=max_length, keep=keep)
+        else:
+            batch[name] = torch.stack([torch.as_tensor(number) for number in numbers])
+    return batch
+
+
+def _as_tensors(rows: Sequence[Row], dtype: torch.dtype | None) -> list[Tensor]:
+    """The rows as tensors of one dtype; numbers are typed together, so that [] takes part."""
+    tensors = [row for row in rows if isinstance(row, Tensor)]
+    if len(tensors) == len(rows):
+        return [row if dtype is None else row.to(dtype) for row in tensors]
+    if tensors:
+        raise TypeError(
+            f"rows must all be tensors or all be sequences of numbers, got {len(tensors)} tensors "
+            f"among {len(rows)} rows"
+        )
+    lengths = [len(row) for row in rows]
+    if sum(lengths) == 0 and dtype is None:
+        raise ValueError("dtype must be given where all rows are empty sequences of numbers")
+    flat = torch.tensor([number for row in rows for number in row], dtype=dtype)
+    return list(torch.split(flat, lengths))
