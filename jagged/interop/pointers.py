@@ -53,7 +53,7 @@ def from_ptr(values: Tensor, ptr: Tensor) -> JaggedTensor:
 
 
 def from_batch(values: Tensor, batch: Tensor, num_rows: int) -> JaggedTensor:
-    """Values [T, ...] and PyG's sorted `batch` vector [T]; trailing empty graphs need `num_rows`."""
+    """Values [T, ...] and PyG's sorted `batch` [T]; trailing empty graphs need `num_rows`."""
     return JaggedTensor.from_row_ids(values, batch, num_rows)
 
 
