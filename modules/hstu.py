@@ -1,0 +1,211 @@
+"""HSTU: the layer around the attention and a stack of layers, for both published variants."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from jagged import checks
+from jagged.layout import JaggedTensor
+from jagged.modules._rows import is_element, longest, zero_tail
+from jagged.modules.attention import HSTUAttention
+from jagged.modules.hstu_config import HSTUConfig
+from jagged.modules.norm import HeadLayerNorm, TokenLayerNorm
+
+
+class HSTULayer(nn.Module):
+    """One HSTU layer: projection, pointwise attention, gating, output, residual::
+
+        U, V, Q, K = split(LN(x) W + b)                        then SiLU on U, or on all four
+        A = HSTUAttention(Q, K, V)
+        y = U * LN(A)              or [U, A, U * LN(A)]        with concat_u
+        out = x + dropout(y) W_o + b_o
+
+    Zhai et al., arXiv 2402.17152, eq. 1-3; the two published variants are
+    `HSTUConfig.research(...)` and `HSTUConfig.production(...)`. The four projections are one
+    matrix product, and q, k, v and u are strided views of its result.
+
+    Args:
+        config: of one layer (`HSTUConfig.layer(index)` for one of a stack with several windows).
+
+    Takes and returns a jagged tensor with values [T, E]. Parameters `norm.{weight, bias}`,
+    `projection.{weight, bias}`, `attention.bias.{position_table, time_table}`,
+    `output_norm.{weight, bias}`, `output.{weight, bias}`, as far as the config has them. Under
+    autocast the products and the attention run in its dtype, the residual sum in that of x.
+    """
+
+    def __init__(
+        self,
+        config: HSTUConfig,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        heads, width = config.num_heads, config.num_heads * config.hidden_dim
+        affine = config.norm_affine
+        place: Any = {"device": device, "dtype": dtype}
+        self.split_sizes = [
+            width,
+            width,
+            heads * config.attention_dim,
+            heads * config.attention_dim,
+        ]
+        self.norm = TokenLayerNorm(config.embedding_dim, config.eps, affine, **place)
+        self.projection = nn.Linear(
+            config.embedding_dim, sum(self.split_sizes), config.projection_bias, **place
+        )
+        self.attention = HSTUAttention(config, **place)
+        self.output_norm: TokenLayerNorm | HeadLayerNorm = (
+            HeadLayerNorm(heads, config.eps, affine, **place)
+            if config.group_norm
+            else TokenLayerNorm(width, config.eps, affine, **place)
+        )
+        self.output = nn.Linear(
+            width * (3 if config.concat_u else 1),
+            config.embedding_dim,
+            config.output_bias,
+            **place,
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Weights Xavier uniform (the projection N(0, projection_std) where the config has one),
+        its bias 0, the output's bias as in `torch.nn.Linear`, norms 1 and 0, tables N(0, 0.02)."""
+        self.norm.reset_parameters()
+        self.attention.reset_parameters()
+        self.output_norm.reset_parameters()
+        self.output.reset_parameters()
+        nn.init.xavier_uniform_(self.output.weight)
+        if self.config.projection_std is None:
+            nn.init.xavier_uniform_(self.projection.weight)
+        else:
+            nn.init.normal_(self.projection.weight, std=self.config.projection_std)
+        if self.config.projection_bias:
+            nn.init.zeros_(self.projection.bias)
+
+    def forward(
+        self,
+        x: JaggedTensor,
+        num_targets: Tensor | None = None,
+        timestamps: Tensor | None = None,
+    ) -> JaggedTensor:
+        """Run the layer.
+
+        Args:
+            x: values [T, E].
+            num_targets: [B] integers: the last elements of each row, which see the history and
+                themselves and nobody else sees. None for no targets.
+            timestamps: [T] int64, where the config has `time_buckets`.
+        """
+        config, total = self.config, x.values.shape[0]
+        checks.shape("x.values", x.values, (total, config.embedding_dim), "[T, embedding_dim]")
+        # The norm leaves 0 in the tail, so that nothing below it meets what the tail of x held.
+        normed = self.norm.normalise(x.values, x.offsets)
+        u, q, k, v = self.project(normed)
+        attended = self.attention.attend(
+            q,
+            k,
+            v,
+            x.offsets,
+            max_length=longest(x, config.max_length, "HSTUConfig(max_length=...)"),
+            num_targets=num_targets,
+            timestamps=timestamps,
+        )
+        gated = gate(attended, u, self.output_norm, x.offsets, config.concat_u)
+        gated = nn.functional.dropout(gated, config.dropout, self.training)
+        out = x.values + self.output(gated)
+        return x.with_values(zero_tail(out, is_element(x)))
+
+    def project(self, normed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """u [T, H V], q and k [T, H, D], v [T, H, V] of the normalised elements [T, E]."""
+        heads = self.config.num_heads
+        fused = self.projection(normed)
+        if self.config.activation == "uvqk":
+            fused = nn.functional.silu(fused)
+        u, v, q, k = fused.split(self.split_sizes, dim=1)
+        if self.config.activation == "u":
+            u = nn.functional.silu(u)
+        q, k, v = (part.unflatten(1, (heads, -1)) for part in (q, k, v))
+        return u, q, k, v
+
+    def extra_repr(self) -> str:
+        config = self.config
+        return (
+            f"{config.embedding_dim}, num_heads={config.num_heads}, "
+            f"attention_dim={config.attention_dim}, hidden_dim={config.hidden_dim}, "
+            f"activation={config.activation!r}, concat_u={config.concat_u}, "
+            f"group_norm={config.group_norm}, dropout={config.dropout:g}"
+        )
+
+
+def gate(
+    attended: Tensor,
+    u: Tensor,
+    norm: TokenLayerNorm | HeadLayerNorm,
+    offsets: Tensor,
+    concat_u: bool,
+) -> Tensor:
+    """What the output projection reads: `u * LN(attended)`, or `[u, attended, u * LN(attended)]`.
+
+    Args:
+        attended: [T, H, V].
+        u: [T, H V].
+        norm: per head, or over all heads.
+
+    Returns [T, H V] or [T, 3 H V].
+    """
+    flat = attended.flatten(1)
+    if isinstance(norm, HeadLayerNorm):
+        gated = u * norm.normalise(attended, offsets).flatten(1)
+    else:
+        gated = u * norm.normalise(flat, offsets)
+    return torch.cat([u, flat, gated], dim=1) if concat_u else gated
+
+
+class HSTUStack(nn.Module):
+    """`config.num_layers` HSTU layers, one after the other; each with its own window where
+    `config.window` is a tuple.
+
+    Takes and returns a jagged tensor with values [T, E]. Parameters are those of `HSTULayer` below
+    `layers.0`, `layers.1`, ...
+
+    Example:
+        >>> config = jagged.modules.HSTUConfig.research(
+        ...     embedding_dim=50, num_heads=2, attention_dim=25, hidden_dim=25, max_length=211,
+        ...     num_layers=8)
+        >>> x = jagged.JaggedTensor.from_rows([torch.randn(3, 50), torch.randn(5, 50)])
+        >>> y = jagged.modules.HSTUStack(config)(x, timestamps=torch.arange(8))
+    """
+
+    def __init__(
+        self,
+        config: HSTUConfig,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.layers = nn.ModuleList(
+            HSTULayer(config.layer(index), device=device, dtype=dtype)
+            for index in range(config.num_layers)
+        )
+
+    def reset_parameters(self) -> None:
+        """Initialise all layers."""
+        for layer in self.layers:
+            assert isinstance(layer, HSTULayer)
+            layer.reset_parameters()
+
+    def forward(
+        self,
+        x: JaggedTensor,
+        num_targets: Tensor | None = None,
+        timestamps: Tensor | None = None,
+    ) -> JaggedTensor:
+        """Run all layers; the arguments are those of `HSTULayer.forward`."""
+        for layer in self.layers:
+            x = layer(x, num_targets, timestamps)
+        return x

@@ -1,0 +1,88 @@
+"""Pooling layers: one vector for each row."""
+
+import torch
+from torch import Tensor, nn
+
+from jagged import checks, ops
+from jagged.layout import JaggedTensor
+from jagged.modules._rows import is_element, zero_tail
+
+
+class SumPooling(nn.Module):
+    """Sum of each row: `out[i] = sum_j x[i, j]`, 0 for an empty row.
+
+    Takes a jagged tensor with values [T, ...] and returns [B, ...].
+    """
+
+    def forward(self, x: JaggedTensor) -> Tensor:
+        return ops.sum(x.values, x.offsets)
+
+
+class MeanPooling(nn.Module):
+    """Mean of each row: `out[i] = sum_j x[i, j] / n_i`, 0 for an empty row.
+
+    Takes a jagged tensor with values [T, ...] and returns [B, ...].
+    """
+
+    def forward(self, x: JaggedTensor) -> Tensor:
+        return ops.mean(x.values, x.offsets)
+
+
+class AttentionPooling(nn.Module):
+    """Weighted mean of each row, the weights by a learned query: what one reads out of a history.
+
+    With H heads and d = D / H, on the h-th slice of d features::
+
+        s[j, h]  = <query[h], x[j, h]> / sqrt(d)
+        out[i, h] = sum_j softmax_j(s[j, h]) x[j, h]          softmax over the row
+
+    Attention with one learned query for all rows, as in Yang et al., "Hierarchical Attention
+    Networks" (NAACL 2016, section 2.2), without their hidden layer, for which a `JaggedLinear`
+    can be put in front.
+
+    Args:
+        embedding_dim: D.
+        num_heads: H, a divisor of D.
+
+    Shapes: values [T, D] to [B, D]; an empty row gives 0. Parameter `query` [H, D / H].
+
+    Example:
+        >>> x = jagged.JaggedTensor.from_rows([torch.randn(3, 8), torch.randn(5, 8)])
+        >>> jagged.modules.AttentionPooling(8, num_heads=2)(x).shape
+        torch.Size([2, 8])
+    """
+
+    def __init__(
+        self,
+        embedding_dim: int,
+        num_heads: int = 1,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if num_heads < 1 or embedding_dim % num_heads != 0:
+            raise ValueError(
+                f"num_heads must divide embedding_dim, got {num_heads} heads for {embedding_dim}"
+            )
+        self.embedding_dim = embedding_dim
+        self.num_heads = num_heads
+        self.query = nn.Parameter(
+            torch.empty(num_heads, embedding_dim // num_heads, device=device, dtype=dtype)
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Standard normal: with normal inputs the scores have variance 1."""
+        nn.init.normal_(self.query)
+
+    def forward(self, x: JaggedTensor) -> Tensor:
+        total = x.values.shape[0]
+        checks.shape("x.values", x.values, (total, self.embedding_dim), "[T, embedding_dim]")
+        values = zero_tail(x.values, is_element(x)).reshape(total, *self.query.shape)
+        scores = (values * self.query).sum(-1) * self.query.shape[1] ** -0.5
+        probabilities = ops.softmax(scores, x.offsets)
+        return ops.sum(probabilities[:, :, None] * values, x.offsets).flatten(1)
+
+    def extra_repr(self) -> str:
+        return f"{self.embedding_dim}, num_heads={self.num_heads}"
