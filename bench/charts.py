@@ -1,0 +1,111 @@
+"""PNG charts of the results, one per family of ops. Needs matplotlib."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.report import by_case
+from bench.rows import Row
+
+FAMILIES = {
+    "reductions": ("sum", "mean"),
+    "softmax-and-norms": ("softmax", "layer_norm", "token_layer_norm"),
+    "additions-and-padding": ("dense_add", "padded_add", "row_add", "to_padded", "from_padded"),
+    "products": ("dense_bmm", "jagged_bmm"),
+    "hstu-attention": ("hstu_attention",),
+}
+# One colour a provider in all charts; ours stands out.
+_COLORS = {
+    "jagged": "#d1495b",
+    "jagged-eager": "#e8a5ad",
+    "fbgemm": "#1f4e79",
+    "fbgemm-csr": "#4f81b0",
+    "torch-segment_reduce": "#2a9d8f",
+    "torch-padded": "#8ab17d",
+    "torch-njt": "#e9c46a",
+    "torch-compile": "#7b6d8d",
+    "torch-index": "#a3a380",
+    "torch-layer_norm": "#2a9d8f",
+    "torch-grouped_mm": "#5c677d",
+    "torch-varlen (softmax)": "#5c677d",
+}
+_STANDARD = ("uniform", "small")
+
+
+def draw(rows: Sequence[Row], folder: Path, stem: str) -> Iterator[Path]:
+    """Write a chart for each family that has times; yields the files."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for family, ops in FAMILIES.items():
+        panels = [
+            (mode, cases)
+            for mode in ("forward", "backward")
+            if (cases := _cases(rows, ops, mode, all_shapes=family == "hstu-attention"))
+        ]
+        if not panels:
+            continue
+        bars = max(sum(map(len, cases.values())) for _, cases in panels)
+        figure, axes = pyplot.subplots(
+            len(panels), 1, figsize=(max(8.0, 0.32 * bars + 3), 3.6 * len(panels)), squeeze=False
+        )
+        for axis, (mode, cases) in zip(axes[:, 0], panels, strict=True):
+            _panel(axis, mode, cases)
+        handles, labels = _legend(axes[:, 0])
+        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+        machine = rows[-1].machine
+        figure.suptitle(f"{family}, {machine.gpu}, commit {machine.commit}")
+        figure.set_layout_engine("constrained")
+        path = folder / f"{stem}-{family}.png"
+        figure.savefig(path, dpi=120)
+        pyplot.close(figure)
+        yield path
+
+
+def _cases(
+    rows: Sequence[Row], ops: Sequence[str], mode: str, all_shapes: bool
+) -> dict[str, list[Row]]:
+    """Label to the timed rows of a case, in the first dtype each op has of the standard shape."""
+    chosen: dict[str, list[Row]] = {}
+    for case, group in by_case(rows).items():
+        op, its_mode, shape, dtype = case
+        timed = [row for row in group if row.p50_ms is not None]
+        if op not in ops or its_mode != mode or not timed:
+            continue
+        if not all_shapes and shape not in _STANDARD:
+            continue
+        name = shape if all_shapes else op
+        if name not in chosen:
+            chosen[name] = timed
+            label = f"{name}\n{dtype}" if all_shapes else f"{op}\n{shape}, {dtype}"
+            chosen[label] = chosen.pop(name)
+    return chosen
+
+
+def _panel(axis: Any, mode: str, cases: dict[str, list[Row]]) -> None:
+    """Share of the limit, grouped by case: 1 is as fast as the machine can."""
+    place = 0.0
+    ticks = []
+    for group in cases.values():
+        start = place
+        for row in sorted(group, key=lambda row: list(_COLORS).index(row.provider)):
+            share = row.limit_share or 0.0
+            axis.bar(place, 100 * share, 0.9, color=_COLORS[row.provider], label=row.provider)
+            axis.text(place, 100 * share, f"{row.p50_ms:.3g}", ha="center", va="bottom", size=6)
+            place += 1
+        ticks.append((start + place - 1) / 2)
+        place += 1
+    axis.set_xticks(ticks, list(cases), size=7)
+    axis.set_ylabel(f"{mode}\n% of the limit (label: ms)", size=8)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def _legend(axes: Any) -> tuple[list[Any], list[str]]:
+    found: dict[str, Any] = {}
+    for axis in axes:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    return list(found.values()), list(found)
