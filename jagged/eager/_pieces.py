@@ -16,11 +16,11 @@ from jagged.eager._rows import clear, elements, sum_rows
 class Pieces(NamedTuple):
     """P consecutive elements of one row each, the last ones of a row and unused pieces padded."""
 
-    size: int  # P
     row: Tensor  # [pieces] int64: the row of a piece, B - 1 for an unused one
     source: Tensor  # [pieces, P] int64: the element in a slot, any where the slot is padding
     padding: Tensor  # [pieces, P] bool: slots that hold no element
     slot: Tensor  # [T] int64: where an element went, any for an element that went nowhere
+    element_row: Tensor  # [T] int64: the row of an element, B for the tail
     outside: Tensor  # [T] bool: elements of no row or at or past max_length
 
 
@@ -44,7 +44,8 @@ def pieces(offsets: Tensor, total: int, max_length: int | None) -> Pieces:
     source = (bounds.index_select(0, row)[:, None] + position).clamp_(max=total - 1)
     where = elements(offsets, total, max_length)
     slot = first.index_select(0, where.row) * size + where.position
-    return Pieces(size, row, source, padding, torch.where(where.valid, slot, 0), ~where.valid)
+    slot = torch.where(where.valid, slot, 0)
+    return Pieces(row, source, padding, slot, where.row, ~where.valid)
 
 
 def gather(values: Tensor, cut: Pieces) -> Tensor:

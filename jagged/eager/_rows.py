@@ -124,10 +124,14 @@ def pad(values: Tensor, offsets: Tensor, length: int, padding_value: float = 0.0
 
 def unpad(dense: Tensor, offsets: Tensor, total: int) -> Tensor:
     """The cells of `dense` [B, N, ...] that rows cover [total, ...]; 0 past N and in the tail."""
+    return take_cells(dense, elements(offsets, total, dense.shape[1]))
+
+
+def take_cells(dense: Tensor, where: Elements) -> Tensor:
+    """The cell of `dense` [B, N, ...] of each element [T, ...]; 0 where it has none."""
     batch, length = dense.shape[:2]
     if batch * length == 0:
-        return dense.new_zeros((total, *dense.shape[2:]))
-    where = elements(offsets, total, length)
+        return dense.new_zeros((where.row.shape[0], *dense.shape[2:]))
     cell = torch.where(where.valid, where.row * length + where.position, 0)
     out = dense.reshape(batch * length, *dense.shape[2:]).index_select(0, cell)
     return clear(out, ~where.valid)

@@ -2,13 +2,14 @@
 
 from torch import Tensor
 
-from jagged.eager._rows import clear, contiguous_copy, pad, row_ids, unpad
+from jagged.eager._rows import clear, contiguous_copy, elements, pad, row_ids, take_cells
 
 
 def forward(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
-    out = unpad(dense, offsets, values.shape[0])
+    where = elements(offsets, values.shape[0], dense.shape[1])
+    out = take_cells(dense, where)
     out += values
-    return clear(out, row_ids(offsets, values.shape[0]) == offsets.shape[0] - 1)
+    return clear(out, where.row == offsets.shape[0] - 1)
 
 
 def backward(

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from jagged.eager._pieces import gather, matrices, pieces, scatter, sum_pieces
-from jagged.eager._rows import clear, elements, spread_rows, sum_rows
+from jagged.eager._rows import clear, spread_rows, sum_rows
 
 
 def forward(
@@ -15,8 +15,7 @@ def forward(
     cut = pieces(offsets, total, max_length)
     out = scatter(gather(values, cut).bmm(matrices(dense, cut)), cut)
     if bias is not None:
-        row = elements(offsets, total).row
-        out = clear(out.add_(spread_rows(bias, row)), cut.outside)
+        out = clear(out.add_(spread_rows(bias, cut.element_row)), cut.outside)
     return out.to(values.dtype)
 
 

@@ -23,8 +23,8 @@ def dense_add(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
             entry for a whole row is `row_add`.
 
     Returns:
-        [T, ...] in the dtype of `values`; 0 past `offsets[-1]`, where nothing is read. An empty
-        row has no elements and so no result. Cells of `dense` that no element covers get
+        [T, ...] in the dtype of `values`; 0 past `offsets[-1]`, where nothing is read.
+        An empty row has no elements and so no result. Cells of `dense` that no element covers get
         gradient 0. Deterministic.
 
     Raises:

@@ -25,8 +25,8 @@ def softmax(values: Tensor, offsets: Tensor, max_length: int | None = None) -> T
             0. None takes rows whole.
 
     Returns:
-        [T, ...] in the dtype of `values`; 0 past `offsets[-1]`, where nothing is read. An empty
-        row has no elements and so no result. Computed in float32 (float64 for float64),
+        [T, ...] in the dtype of `values`; 0 past `offsets[-1]`, where nothing is read.
+        An empty row has no elements and so no result. Computed in float32 (float64 for float64),
         deterministic. A NaN or infinity stays in its own row and feature.
 
     Raises:

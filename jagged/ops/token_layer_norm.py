@@ -35,7 +35,8 @@ def token_layer_norm(
             data.
 
     Returns:
-        [T, D] in the dtype of `values`. Computed in float32 (float64 for float64).
+        [T, D] in the dtype of `values`; an empty row has no elements and so no result. Computed in
+        float32 (float64 for float64).
         Deterministic; gradients of weight and bias are sums in a fixed order.
 
     Raises:
