@@ -150,7 +150,7 @@ _CASES = (
         "dense_add",
         operands.with_cells,
         operands.by_element,
-        Meaning(_VALUES_AND_DENSE, ELEMENTS, oracles.dense_add),
+        Meaning(_VALUES_AND_DENSE, ELEMENTS, oracles.dense_add, oracles.padded_cells),
         work.dense_add,
         (
             _plain("fbgemm", dense.fbgemm_dense_add),
@@ -165,7 +165,7 @@ _CASES = (
         "padded_add",
         operands.with_cells,
         operands.by_cell,
-        Meaning(_VALUES_AND_DENSE, ROWS, oracles.padded_add),
+        Meaning(_VALUES_AND_DENSE, ROWS, oracles.padded_add, oracles.padded_cells),
         work.padded_add,
         (
             _plain("fbgemm", dense.fbgemm_padded_add),
@@ -192,7 +192,7 @@ _CASES = (
         "to_padded",
         operands.values,
         operands.by_cell,
-        Meaning(_VALUES, ROWS, oracles.to_padded),
+        Meaning(_VALUES, ROWS, oracles.to_padded, oracles.padded_cells),
         work.to_padded,
         (
             _plain("fbgemm", dense.fbgemm_to_padded),
@@ -206,7 +206,7 @@ _CASES = (
         "from_padded",
         operands.cells,
         operands.by_element,
-        Meaning({"dense": ROWS}, ELEMENTS, oracles.from_padded),
+        Meaning({"dense": ROWS}, ELEMENTS, oracles.from_padded, oracles.padded_cells),
         work.from_padded,
         (
             _plain("fbgemm", dense.fbgemm_from_padded),
@@ -218,7 +218,12 @@ _CASES = (
         "dense_bmm",
         operands.matrices,
         operands.by_column,
-        Meaning({"values": ELEMENTS, "dense": ROWS, "bias": ROWS}, ELEMENTS, oracles.dense_bmm),
+        Meaning(
+            {"values": ELEMENTS, "dense": ROWS, "bias": ROWS},
+            ELEMENTS,
+            oracles.dense_bmm,
+            oracles.product_cells,
+        ),
         work.dense_bmm,
         (
             _plain("fbgemm", dense.fbgemm_dense_bmm),
@@ -238,7 +243,7 @@ _CASES = (
         "jagged_bmm",
         operands.pair,
         operands.by_matrix,
-        Meaning({"x": ELEMENTS, "y": ELEMENTS}, ROWS, oracles.jagged_bmm),
+        Meaning({"x": ELEMENTS, "y": ELEMENTS}, ROWS, oracles.jagged_bmm, oracles.product_cells),
         work.jagged_bmm,
         (
             _plain("fbgemm", dense.fbgemm_jagged_bmm),

@@ -8,6 +8,8 @@ import torch
 from bench.rows import Machine, Row
 from jagged.tuning.timing import Stopwatch, Timing
 
+_CPU = (64 * 2**20, 1024)  # bytes of a buffer, side of a matrix
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -51,7 +53,7 @@ def measure_limits(stopwatch: Stopwatch) -> Limits:
         size = min(4 * 2**30, torch.cuda.get_device_properties(device).total_memory // 16)
         side, dtype = 8192, torch.bfloat16
     else:
-        size, side, dtype = 64 * 2**20, 1024, torch.float32
+        (size, side), dtype = _CPU, torch.float32
     copy, read = _memory(stopwatch, size)
     left, right = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
     matmul = stopwatch.time(lambda: left @ right)

@@ -114,7 +114,7 @@ def measure(session: Session, case: Case, shape: Shape, dtype: torch.dtype) -> I
                 session.require_device(row, error)
                 yield dataclasses.replace(row, error=describe(error))
                 _free(device)
-        with _quiet():
+        with quiet():
             timings = session.stopwatch.compare([entrant.run for entrant in entrants])
         for entrant, timing in zip(entrants, timings, strict=True):
             row = dataclasses.replace(blank, provider=entrant.contender.provider)
@@ -135,7 +135,7 @@ def _takes_part(
         session.chosen(contender.provider)
         and contender.fits(inputs)
         and not (on_cpu and (contender.cuda_only or contender.compiled))
-        and not (contender.compiled and not shape.compiled)
+        and not (contender.compiled and inputs.leaves[0].dtype not in shape.compiled)
         and not (backward and not contender.backward)
     )
 
@@ -144,7 +144,7 @@ def _enter(
     contender: Contender, inputs: Inputs, grad: Tensor, exact: Exact, backward: bool
 ) -> _Entrant:
     """Prepare a contender, hold it against the oracle, see that it never waits for the device."""
-    with _quiet():
+    with quiet():
         prepared = contender.prepare(inputs.with_grad() if backward else inputs)
         run, error = check(prepared, inputs, grad, exact, backward)
         refuse_waiting(run, inputs.device)
@@ -228,7 +228,7 @@ def _free(device: torch.device) -> None:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Peers warn about themselves (prototype, no autograd key): no news in a benchmark."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -261,7 +261,7 @@ def call_costs(session: Session, case: Case) -> Iterator[Row]:
             )
             try:
                 session.refuse_broken(row)
-                with _quiet():
+                with quiet():
                     calls = [
                         contender.prepare(inputs.with_grad() if grad else inputs).run
                         for inputs in variants

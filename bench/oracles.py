@@ -274,6 +274,17 @@ def softmax_attention(x: Operands, part: Part) -> Tensor:
     return torch.stack(heads, 1)
 
 
+def padded_cells(inputs: Inputs, n: int) -> int:
+    """The whole of dense [B, N, D]."""
+    return inputs.longest * inputs.shape.width
+
+
+def product_cells(inputs: Inputs, n: int) -> int:
+    """Padded elements and a matrix a row."""
+    width, columns = inputs.shape.width, inputs.shape.columns
+    return n * max(width, columns) + width * columns
+
+
 def attention_cells(inputs: Inputs, n: int) -> int:
     """Scores of all heads, since autograd keeps them all."""
     assert inputs.shape.attention is not None

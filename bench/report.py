@@ -83,9 +83,32 @@ def _heading(rows: Sequence[Row]) -> str:
     return ", ".join(facts) + (f"\n\nLimits: {', '.join(limits)}" if limits else "")
 
 
+def both(rows: Sequence[Row]) -> Iterator[Row]:
+    """A row of mode `both` for each contender that was timed forward and backward: their sum."""
+    forward = {(*row.case[2:], row.op, row.provider): row for row in rows if row.mode == "forward"}
+    for row in rows:
+        first = forward.get((*row.case[2:], row.op, row.provider))
+        if row.mode != "backward" or first is None or not first.p50_ms or not row.p50_ms:
+            continue
+        floor = first.p50_ms * (first.limit_share or 0) + row.p50_ms * (row.limit_share or 0)
+        total = first.p50_ms + row.p50_ms
+        yield Row(
+            row.machine,
+            row.op,
+            "both",
+            row.shape,
+            row.dtype,
+            row.provider,
+            p50_ms=total,
+            limit_share=floor / total,
+        )
+
+
 def _times(rows: Sequence[Row]) -> str:
     lines = []
-    for case, group in by_case(row for row in rows if row.op != "limits").items():
+    cases = by_case(row for row in [*rows, *both(rows)] if row.op != "limits")
+    order = {op: place for place, op in enumerate(dict.fromkeys(row.op for row in rows))}
+    for case, group in sorted(cases.items(), key=lambda item: order[item[0][0]]):
         if not any(row.p50_ms is not None for row in group):
             continue
         ours = next((row for row in group if row.provider == OURS), None)

@@ -89,7 +89,7 @@ class Shape:
     columns: int = 128  # N of the two matrix products
     bias: bool = False  # of dense_bmm
     offsets_dtype: torch.dtype = torch.int64
-    compiled: bool = False  # whether torch.compile, slow to start, is among the contenders
+    compiled: tuple[torch.dtype, ...] = ()  # where torch.compile, slow to start, takes part
     attention: Attention | None = None
 
     def lengths(self) -> Tensor:
@@ -108,8 +108,8 @@ OURS = "own: the two standard shapes of the project's targets"
 TRITONBENCH = "tritonbench jagged_sum/mean/softmax/layer_norm"
 TORCHREC = "torchrec, production batches"
 
-UNIFORM = Shape("uniform", 4096, 512, 128, uniform(), OURS, (BF16, F32, F16), compiled=True)
-SKEW = Shape("skew", 8192, 512, 128, skew, OURS, (BF16, F32), compiled=True)
+UNIFORM = Shape("uniform", 4096, 512, 128, uniform(), OURS, (BF16, F32, F16), compiled=(BF16,))
+SKEW = Shape("skew", 8192, 512, 128, skew, OURS, (BF16, F32), compiled=(BF16,))
 STANDARD = (UNIFORM, SKEW)
 
 # T is 1 to 2 million whatever the mean, so that the chip is full.
@@ -203,6 +203,7 @@ def attention_shape(
     time: bool = False,
     per_query: bool = False,
     fused: bool = False,
+    compiled: tuple[torch.dtype, ...] = (),
 ) -> Shape:
     """A shape of HSTU attention; V is D unless given."""
     attention = Attention(
@@ -215,14 +216,28 @@ def attention_shape(
         per_query,
         fused,
     )
-    return Shape(name, rows, longest, features, law, source, dtypes, attention=attention)
+    return Shape(
+        name,
+        rows,
+        longest,
+        features,
+        law,
+        source,
+        dtypes,
+        compiled=compiled,
+        attention=attention,
+    )
 
 
 TARGET = "own: the project's targets"
 ATTENTION_TARGETS = (
-    attention_shape("uniform-b128-n2048-h4-d128", 128, 2048, 4, 128, uniform(), TARGET),
+    attention_shape(
+        "uniform-b128-n2048-h4-d128", 128, 2048, 4, 128, uniform(), TARGET, compiled=(BF16,)
+    ),
     attention_shape("skew-b256-n4096-h4-d128", 256, 4096, 4, 128, skew, TARGET),
-    attention_shape("uniform-b1024-n256-h4-d128", 1024, 256, 4, 128, uniform(), TARGET),
+    attention_shape(
+        "uniform-b1024-n256-h4-d128", 1024, 256, 4, 128, uniform(), TARGET, compiled=(BF16,)
+    ),
     attention_shape("uniform-b1024-n512-h8-d64", 1024, 512, 8, 64, uniform(), TARGET),
     attention_shape("full-b32-n4096-h4-d128", 32, 4096, 4, 128, full, TARGET),
     attention_shape("full-b16-n8192-h4-d64", 16, 8192, 4, 64, full, TARGET),

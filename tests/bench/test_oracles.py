@@ -1,0 +1,169 @@
+"""The vectorised oracles against loops over rows."""
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from bench import oracles
+from bench.cases import CASES
+from bench.inputs import Inputs, Maker, make_inputs
+from bench.oracles import Part, exact, parts
+from bench.shapes import ATTENTION_FEATURES, Shape
+from jagged import BucketedBias
+from jagged.testing import hstu_attention_oracle, row_slices, sum_oracle
+
+LENGTHS = torch.tensor([3, 0, 5, 1, 0, 4])
+CPU = torch.device("cpu")
+
+
+def tiny(shape: Shape, features: int | None = 3) -> Shape:
+    """The shape with few rows and features; its names and options stay."""
+    small = dataclasses.replace(shape, rows=6, longest=6, features=features, columns=2)
+    if shape.attention is None:
+        return small
+    options = dataclasses.replace(shape.attention, heads=2, value_features=4)
+    return dataclasses.replace(small, attention=options)
+
+
+def inputs_of(op: str, shape: Shape, dtype: torch.dtype = torch.float32) -> Inputs:
+    case = CASES[op]
+    return make_inputs(case.operands, shape, dtype, CPU, LENGTHS)
+
+
+def by_rows(
+    inputs: Inputs, row: Callable[[dict[str, Tensor], int, slice], Tensor], stack: bool
+) -> Tensor:
+    wide = {name: x.double() for name, x in inputs.tensors.items()}
+    rows = [row(wide, index, span) for index, span in enumerate(row_slices(inputs.offsets))]
+    return torch.stack(rows) if stack else torch.cat(rows)
+
+
+def padded(x: Tensor, longest: int) -> Tensor:
+    return torch.cat([x, x.new_zeros(longest - x.shape[0], *x.shape[1:])])
+
+
+def row_norm(x: dict[str, Tensor], index: int, span: slice) -> Tensor:
+    values = x["values"][span]
+    return functional.layer_norm(values, values.shape) if values.numel() else values
+
+
+# Row by row, and whether the rows are stacked or concatenated.
+LOOPS: dict[str, tuple[Callable[[dict[str, Tensor], int, slice], Tensor], bool]] = {
+    "mean": (lambda x, i, s: x["values"][s].sum(0) / max(s.stop - s.start, 1), True),
+    "softmax": (lambda x, i, s: x["values"][s].softmax(0), False),
+    "layer_norm": (row_norm, False),
+    "token_layer_norm": (
+        lambda x, i, s: functional.layer_norm(x["values"][s], (3,), x["weight"], x["bias"]),
+        False,
+    ),
+    "dense_add": (lambda x, i, s: x["values"][s] + x["dense"][i][: s.stop - s.start], False),
+    "padded_add": (lambda x, i, s: padded(x["values"][s], 6) + x["dense"][i], True),
+    "row_add": (lambda x, i, s: x["values"][s] + x["dense"][i], False),
+    "to_padded": (lambda x, i, s: padded(x["values"][s], 6), True),
+    "from_padded": (lambda x, i, s: x["dense"][i][: s.stop - s.start], False),
+    "dense_bmm": (lambda x, i, s: x["values"][s] @ x["dense"][i] + x["bias"][i], False),
+    "jagged_bmm": (lambda x, i, s: x["x"][s].mT @ x["y"][s], True),
+}
+
+
+def looped(op: str, inputs: Inputs) -> Tensor:
+    if op == "sum":
+        return sum_oracle(inputs["values"].double(), inputs.offsets)
+    row, stack = LOOPS[op]
+    return by_rows(inputs, row, stack)
+
+
+@pytest.mark.parametrize("op", [op for op in CASES if op != "hstu_attention"])
+@pytest.mark.parametrize("chunk", [1, 30, 2**27])
+def test_an_oracle_is_the_loop_over_rows(
+    op: str, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oracles, "_CHUNK", chunk)
+    shape = dataclasses.replace(tiny(CASES[op].small), bias=True)
+    inputs = inputs_of(op, shape)
+    grad = Maker(torch.float32, CPU, 1)(*CASES[op].result(inputs))
+    found = exact(CASES[op].meaning, inputs, grad, CASES[op].result(inputs))
+
+    leaves = inputs.with_grad()
+    expected = looped(op, leaves)
+    gradients = torch.autograd.grad(expected, leaves.leaves, grad.double())
+    torch.testing.assert_close(found.out, expected.detach(), rtol=1e-10, atol=1e-12)
+    for got, want in zip(found.gradients, gradients, strict=True):
+        torch.testing.assert_close(got, want.double(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("op", ["sum", "mean", "softmax", "to_padded", "from_padded"])
+def test_one_number_an_element(op: str) -> None:
+    inputs = inputs_of(op, tiny(CASES[op].small, features=None))
+    found = exact(CASES[op].meaning, inputs, None, CASES[op].result(inputs))
+    torch.testing.assert_close(found.out, looped(op, inputs))
+    assert found.gradients == ()
+
+
+@pytest.mark.parametrize(
+    "shape", [CASES["hstu_attention"].small, *ATTENTION_FEATURES], ids=lambda shape: shape.name
+)
+@pytest.mark.parametrize("chunk", [1, 2**27])
+def test_the_attention_oracle_is_the_loop_over_rows(
+    shape: Shape, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oracles, "_CHUNK", chunk)
+    case = CASES["hstu_attention"]
+    inputs = inputs_of("hstu_attention", tiny(shape))
+    grad = Maker(torch.float32, CPU, 1)(*case.result(inputs))
+    found = exact(case.meaning, inputs, grad, case.result(inputs))
+
+    extra = inputs.attention
+    assert extra is not None
+    leaves = inputs.with_grad()
+    bias = None
+    if extra.options.position:
+        table = leaves.tensors.get("time_table")
+        bias = BucketedBias(leaves["position_table"], table, extra.timestamps)
+    expected = hstu_attention_oracle(
+        *(leaves[name] for name in "qkv"),
+        leaves.offsets,
+        max_length=leaves.longest,
+        scale=extra.scale,
+        alpha=extra.alpha,
+        mask=extra.options.mask,
+        num_targets=extra.num_targets,
+        bias=bias,
+    )
+    gradients = torch.autograd.grad(expected, leaves.leaves, grad.double())
+    torch.testing.assert_close(found.out, expected.detach(), rtol=1e-6, atol=1e-8)
+    for got, want in zip(found.gradients, gradients, strict=True):
+        torch.testing.assert_close(got, want.double(), rtol=1e-4, atol=1e-6)
+
+
+def test_softmax_attention_is_torch_s() -> None:
+    case = CASES["hstu_attention"]
+    inputs = inputs_of("hstu_attention", tiny(case.small))
+    meaning = dataclasses.replace(case.meaning, formula=oracles.softmax_attention)
+    found = exact(meaning, inputs, None, case.result(inputs))
+
+    def row(x: dict[str, Tensor], index: int, span: slice) -> Tensor:
+        q, k, v = (x[name][span].transpose(0, 1) for name in "qkv")
+        out = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return out.transpose(0, 1)
+
+    filled = [s for s in row_slices(inputs.offsets) if s.stop > s.start]
+    wide = {name: x.double() for name, x in inputs.tensors.items()}
+    expected = torch.cat([row(wide, 0, span) for span in filled])
+    torch.testing.assert_close(found.out, expected)
+
+
+def test_chunks_hold_every_row_once_and_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oracles, "_CHUNK", 100)
+    shape = dataclasses.replace(CASES["sum"].small, rows=50, longest=20, features=2)
+    inputs = make_inputs(CASES["sum"].operands, shape, torch.float32, CPU)
+    found: list[Part] = list(parts(inputs, lambda inputs, n: 2 * n))
+    assert sorted(int(i) for part in found for i in part.rows) == list(range(50))
+    assert sorted(int(i) for part in found for i in part.elements) == list(range(inputs.total))
+    for part in found:
+        assert part.rows.shape[0] == 1 or part.rows.shape[0] * part.longest * 2 <= 100
+    assert len(found) < 40
