@@ -57,10 +57,6 @@ def index_padded_add(inputs: Inputs) -> Call:
     return call(inputs, run)
 
 
-def padded_padded_add(inputs: Inputs) -> Call:
-    return in_form(inputs, padded(inputs), ["values"], lambda x: x["values"] + x["dense"])
-
-
 def _gathered(values: Tensor, offsets: Tensor, keep: Tensor) -> Tensor:
     """[B, N, ...] by reading: torch.compile fuses it with what follows."""
     index = offsets[:-1, None] + torch.arange(keep.shape[1], device=values.device)

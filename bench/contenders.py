@@ -4,8 +4,8 @@ A contender prepares what its user would have at hand (padded copies, nested ten
 outside the timing and returns the call that is timed. It never waits for the device inside it.
 
 The backward pass of every provider is timed alike: `torch.autograd.grad` of a result computed
-before, with the graph retained. `jagged-eager` alone calls its `backward` function directly, as
-the dispatcher would: it has no graph of its own.
+before, with the graph retained and the gradients made contiguous. `jagged-eager` alone calls its
+`backward` function directly, as the dispatcher would: it has no graph of its own.
 """
 
 from collections.abc import Callable, Sequence

@@ -175,12 +175,20 @@ def check(
 
 
 def backward_call(prepared: Call, grad: Tensor) -> Callable[[], Sequence[Tensor]]:
-    """The backward pass alone: of a graph that is kept, or the contender's own function."""
+    """The backward pass alone: of a graph that is kept, or the contender's own function.
+
+    Gradients are made contiguous: an expanded view only leaves the work to whoever reads it.
+    """
     if prepared.gradients is not None:
         return prepared.gradients(grad)
     out = prepared.run()
     incoming = prepared.result.into(grad)
-    return lambda: torch.autograd.grad(out, prepared.leaves, incoming, retain_graph=True)
+
+    def run() -> Sequence[Tensor]:
+        gradients = torch.autograd.grad(out, prepared.leaves, incoming, retain_graph=True)
+        return [gradient.contiguous() for gradient in gradients]
+
+    return run
 
 
 def refuse_waiting(run: Callable[[], object], device: torch.device) -> None:

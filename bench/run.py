@@ -64,7 +64,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--cpu", action="store_true", help="on the CPU, on small shapes")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     parser.add_argument(
-        "--budget-ms", type=float, default=100.0, help="sampling time of a contender"
+        "--budget-ms", type=float, help="sampling time of a contender (GPU: 100, CPU: 20)"
     )
     parser.add_argument(
         "--out", type=Path, help="folder of the CSV (GPU: bench/results; CPU: none)"
@@ -209,7 +209,11 @@ def _session(
     device: torch.device,
     broken: dict[str, str],
 ) -> tuple[Session, list[Row]]:
-    stopwatch = Stopwatch(device, budget_ms=options.budget_ms)
+    if device.type == "cpu":
+        # Threads that wait for each other on a busy machine would measure its other users.
+        torch.set_num_threads(1)
+    budget = options.budget_ms or (100.0 if device.type == "cuda" else 20.0)
+    stopwatch = Stopwatch(device, budget_ms=budget)
     stopwatch.warm()
     limits = measure_limits(stopwatch)
     patterns = options.provider or ["*"]

@@ -13,8 +13,8 @@ from bench.cases import CASES
 from bench.inputs import Inputs, Maker, make_inputs
 from bench.oracles import Part, exact, parts
 from bench.shapes import ATTENTION_FEATURES, Shape
-from jagged import BucketedBias
-from jagged.testing import hstu_attention_oracle, row_slices, sum_oracle
+from jagged import BucketedBias, testing
+from jagged.testing import hstu_attention_oracle, row_slices
 
 LENGTHS = torch.tensor([3, 0, 5, 1, 0, 4])
 CPU = torch.device("cpu")
@@ -34,47 +34,29 @@ def inputs_of(op: str, shape: Shape, dtype: torch.dtype = torch.float32) -> Inpu
     return make_inputs(case.operands, shape, dtype, CPU, LENGTHS)
 
 
-def by_rows(
-    inputs: Inputs, row: Callable[[dict[str, Tensor], int, slice], Tensor], stack: bool
-) -> Tensor:
-    wide = {name: x.double() for name, x in inputs.tensors.items()}
-    rows = [row(wide, index, span) for index, span in enumerate(row_slices(inputs.offsets))]
-    return torch.stack(rows) if stack else torch.cat(rows)
-
-
-def padded(x: Tensor, longest: int) -> Tensor:
-    return torch.cat([x, x.new_zeros(longest - x.shape[0], *x.shape[1:])])
-
-
-def row_norm(x: dict[str, Tensor], index: int, span: slice) -> Tensor:
-    values = x["values"][span]
-    return functional.layer_norm(values, values.shape) if values.numel() else values
-
-
-# Row by row, and whether the rows are stacked or concatenated.
-LOOPS: dict[str, tuple[Callable[[dict[str, Tensor], int, slice], Tensor], bool]] = {
-    "mean": (lambda x, i, s: x["values"][s].sum(0) / max(s.stop - s.start, 1), True),
-    "softmax": (lambda x, i, s: x["values"][s].softmax(0), False),
-    "layer_norm": (row_norm, False),
-    "token_layer_norm": (
-        lambda x, i, s: functional.layer_norm(x["values"][s], (3,), x["weight"], x["bias"]),
-        False,
+LOOPS: dict[str, Callable[[Inputs, dict[str, Tensor]], Tensor]] = {
+    "sum": lambda i, x: testing.sum_oracle(x["values"], i.offsets),
+    "mean": lambda i, x: testing.mean_oracle(x["values"], i.offsets),
+    "softmax": lambda i, x: testing.softmax_oracle(x["values"], i.offsets),
+    "layer_norm": lambda i, x: testing.layer_norm_oracle(x["values"], i.offsets),
+    "token_layer_norm": lambda i, x: testing.token_layer_norm_oracle(
+        x["values"], x["weight"], x["bias"]
     ),
-    "dense_add": (lambda x, i, s: x["values"][s] + x["dense"][i][: s.stop - s.start], False),
-    "padded_add": (lambda x, i, s: padded(x["values"][s], 6) + x["dense"][i], True),
-    "row_add": (lambda x, i, s: x["values"][s] + x["dense"][i], False),
-    "to_padded": (lambda x, i, s: padded(x["values"][s], 6), True),
-    "from_padded": (lambda x, i, s: x["dense"][i][: s.stop - s.start], False),
-    "dense_bmm": (lambda x, i, s: x["values"][s] @ x["dense"][i] + x["bias"][i], False),
-    "jagged_bmm": (lambda x, i, s: x["x"][s].mT @ x["y"][s], True),
+    "dense_add": lambda i, x: testing.dense_add_oracle(x["values"], i.offsets, x["dense"]),
+    "padded_add": lambda i, x: testing.padded_add_oracle(x["values"], i.offsets, x["dense"]),
+    "row_add": lambda i, x: testing.row_add_oracle(x["values"], i.offsets, x["dense"]),
+    "to_padded": lambda i, x: testing.to_padded_oracle(x["values"], i.offsets, i.longest),
+    "from_padded": lambda i, x: testing.from_padded_oracle(x["dense"], i.offsets, i.total),
+    "dense_bmm": lambda i, x: testing.dense_bmm_oracle(
+        x["values"], i.offsets, x["dense"], x["bias"]
+    ),
+    "jagged_bmm": lambda i, x: testing.jagged_bmm_oracle(x["x"], x["y"], i.offsets),
 }
 
 
 def looped(op: str, inputs: Inputs) -> Tensor:
-    if op == "sum":
-        return sum_oracle(inputs["values"].double(), inputs.offsets)
-    row, stack = LOOPS[op]
-    return by_rows(inputs, row, stack)
+    """The specification, in float64."""
+    return LOOPS[op](inputs, {name: x.double() for name, x in inputs.tensors.items()})
 
 
 @pytest.mark.parametrize("op", [op for op in CASES if op != "hstu_attention"])
