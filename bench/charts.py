@@ -29,6 +29,7 @@ _COLORS = {
     "torch-grouped_mm": "#5c677d",
     "torch-varlen (softmax)": "#5c677d",
 }
+_OTHER = "#999999"
 _STANDARD = ("uniform", "small")
 
 
@@ -85,15 +86,22 @@ def _cases(
     return chosen
 
 
+def _place(provider: str) -> int:
+    known = list(_COLORS)
+    return known.index(provider) if provider in known else len(known)
+
+
 def _panel(axis: Any, mode: str, cases: dict[str, list[Row]]) -> None:
     """Share of the limit, grouped by case: 1 is as fast as the machine can."""
     place = 0.0
     ticks = []
     for group in cases.values():
         start = place
-        for row in sorted(group, key=lambda row: list(_COLORS).index(row.provider)):
+        for row in sorted(group, key=lambda row: _place(row.provider)):
             share = row.limit_share or 0.0
-            axis.bar(place, 100 * share, 0.9, color=_COLORS[row.provider], label=row.provider)
+            axis.bar(
+                place, 100 * share, 0.9, color=_COLORS.get(row.provider, _OTHER), label=row.provider
+            )
             axis.text(place, 100 * share, f"{row.p50_ms:.3g}", ha="center", va="bottom", size=6)
             place += 1
         ticks.append((start + place - 1) / 2)

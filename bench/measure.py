@@ -114,6 +114,7 @@ def measure(session: Session, case: Case, shape: Shape, dtype: torch.dtype) -> I
                 session.require_device(row, error)
                 yield dataclasses.replace(row, error=describe(error))
                 _free(device)
+        session.stopwatch.warm(0.05)
         with quiet():
             timings = session.stopwatch.compare([entrant.run for entrant in entrants])
         for entrant, timing in zip(entrants, timings, strict=True):

@@ -101,12 +101,17 @@ def test_contenders_take_one_number_an_element_and_int32_offsets(op: str) -> Non
 
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("shape", ATTENTION_FEATURES, ids=lambda shape: shape.name)
-def test_attention_contenders_know_every_feature(shape: Shape, backward: bool) -> None:
+@pytest.mark.parametrize(
+    "contender",
+    [c for c in CASES["hstu_attention"].contenders if not c.cuda_only],
+    ids=lambda contender: contender.provider,
+)
+def test_attention_contenders_know_every_feature(
+    contender: Contender, shape: Shape, backward: bool
+) -> None:
     case = CASES["hstu_attention"]
     inputs = make_inputs(case.operands, tiny(shape), torch.float32, CPU, LENGTHS)
-    for contender in case.contenders:
-        if not contender.cuda_only:
-            assert check(case, contender, inputs, backward) < 1e-5, contender.provider
+    assert check(case, contender, inputs, backward) < 1e-5
 
 
 def test_varlen_takes_part_only_where_it_computes_the_same_products() -> None:

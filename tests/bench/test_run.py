@@ -24,7 +24,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     from bench import limits
 
     monkeypatch.setattr(limits, "_CPU", (2**16, 32))
-    monkeypatch.setattr(run.Stopwatch, "warm", lambda self: None)
+    monkeypatch.setattr(run.Stopwatch, "warm", lambda self, seconds=0.5: None)
 
 
 def replace_contenders(monkeypatch: pytest.MonkeyPatch, op: str, *contenders: Contender) -> None:
