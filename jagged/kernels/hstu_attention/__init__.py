@@ -1,0 +1,1 @@
+"""HSTU attention on CUDA."""

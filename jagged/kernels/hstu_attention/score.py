@@ -1,0 +1,34 @@
+"""The pointwise part of HSTU attention, shared by its kernels: silu and its derivative."""
+
+import helion.language as hl
+import torch
+from torch import Tensor
+
+
+def silu(half: Tensor, EXACT: bool) -> Tensor:
+    """silu(2 * half), float32.
+
+    EXACT is for float32 inputs. The other form has one special-function operation in place of two,
+    tanh.approx, whose error of 2^-11 is below the rounding of the result to bfloat16 or float16.
+    """
+    if EXACT:
+        return 2.0 * half * torch.sigmoid(2.0 * half)
+    return half + half * _tanh(half)
+
+
+def silu_and_slope(half: Tensor, EXACT: bool) -> tuple[Tensor, Tensor]:
+    """silu(2 * half) and its derivative there, sigmoid + silu * (1 - sigmoid)."""
+    if EXACT:
+        sigmoid = torch.sigmoid(2.0 * half)
+        value = 2.0 * half * sigmoid
+    else:
+        tanh = _tanh(half)
+        sigmoid = 0.5 * tanh + 0.5
+        value = half + half * tanh
+    return value, sigmoid + value - value * sigmoid
+
+
+def _tanh(x: Tensor) -> Tensor:
+    return hl.inline_asm_elementwise(
+        "tanh.approx.f32 $0, $1;", "=r,r", [x], dtype=torch.float32, is_pure=True, pack=1
+    )
