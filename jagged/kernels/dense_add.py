@@ -1,0 +1,74 @@
+"""Dense [B, N, ...] added to the elements at the same places.
+
+Symbols: B rows, T elements (capacity included), N cells a row, F features.
+"""
+
+import helion.language as hl
+import torch
+from torch import Tensor
+
+from jagged.kernels import dense_add_configs
+from jagged.kernels._copies import (
+    CELLS,
+    ELEMENTS,
+    filled_only,
+    to_cells,
+    to_elements_and_cells,
+)
+from jagged.kernels._elements import bisection, merged
+from jagged.tuning.configs import ConfigTable
+from jagged.tuning.launch import launchable
+
+__all__ = ["CELLS", "ELEMENTS", "FORWARD", "backward", "forward"]
+
+FORWARD = ConfigTable(dense_add_configs.FORWARD)
+
+
+def forward(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
+    if dense.numel() == 0:
+        return filled_only(values, offsets)
+    out = torch.empty(values.shape, dtype=values.dtype, device=values.device)
+    if out.numel() == 0:
+        return out
+    rows = dense.shape[0]
+    target = merged(out, 1)
+    config = FORWARD.pick(target, target.shape[1], rows)
+    _add_dense(config, merged(values, 1), offsets, merged(dense, 2), target, rows.bit_length())
+    return out
+
+
+def backward(
+    grad: Tensor, offsets: Tensor, length: int, need_values: bool, need_dense: bool
+) -> tuple[Tensor, Tensor]:
+    if need_values and need_dense:
+        return to_elements_and_cells(grad, offsets, length)
+    absent = grad.new_empty(0)
+    if need_values:
+        return filled_only(grad, offsets), absent
+    if need_dense:
+        return absent, to_cells(grad, offsets, length)
+    return absent, absent
+
+
+@launchable(dynamic={"dense": (0, 1)})
+def _add_dense(values: Tensor, offsets: Tensor, dense: Tensor, out: Tensor, steps: int) -> None:
+    """values, out [T, F], dense [B, N, F]. A program owns a block of elements and of features."""
+    rows = offsets.size(0) - 1
+    length = dense.size(1)
+    total = out.size(0)
+    width = hl.specialize(out.size(1))
+    for elements, features in hl.tile([total, width]):
+        row = elements.index * 0
+        bound = row + rows
+        for _ in hl.grid(steps):
+            row, bound = bisection(offsets, elements.index, row, bound)
+        position = elements.index - hl.load(offsets, [row])
+        filled = row < rows
+        added = hl.load(
+            dense,
+            [row[:, None], position[:, None], features.index[None, :]],
+            extra_mask=(filled & (position < length))[:, None],
+        )
+        element = hl.load(values, [elements, features], extra_mask=filled[:, None])
+        total_here = element.to(torch.float32) + added.to(torch.float32)
+        out[elements, features] = total_here.to(out.dtype)

@@ -1,0 +1,138 @@
+"""Each row times a matrix of its own, plus a bias of its own.
+
+Symbols: B rows, T elements (capacity included), K and N features.
+"""
+
+import helion.language as hl
+import torch
+from torch import Tensor
+
+from jagged.kernels import dense_bmm_configs
+from jagged.kernels._products import (
+    COMBINE,
+    FEW_PROGRAMS,
+    NARROWEST,
+    TIMES_MATRICES,
+    TRANSPOSED,
+    limit_of,
+    share_of,
+    splits_of,
+    tail_of,
+    times_matrices,
+    transposed_product,
+)
+from jagged.tuning.configs import ConfigTable
+from jagged.tuning.launch import launchable
+
+__all__ = ["BOTH", "COMBINE", "TIMES_MATRICES", "TRANSPOSED", "backward", "forward"]
+
+BOTH = ConfigTable(dense_bmm_configs.BOTH)
+WIDEST_BOTH = 128  # of K and N, so that a matrix and its gradient fit one program
+
+
+def forward(
+    values: Tensor, offsets: Tensor, dense: Tensor, bias: Tensor | None, max_length: int | None
+) -> Tensor:
+    return times_matrices(values, offsets, dense, bias, max_length)
+
+
+def backward(
+    grad: Tensor,
+    values: Tensor,
+    offsets: Tensor,
+    dense: Tensor,
+    has_bias: bool,
+    max_length: int | None,
+    need_values: bool,
+    need_dense: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    if need_values and need_dense and _fit_one_program(grad, dense):
+        return _both(grad, values, offsets, dense, has_bias, max_length)
+    grad_values, grad_dense, grad_bias = grad.new_empty(0), grad.new_empty(0), grad.new_empty(0)
+    if need_values:
+        grad_values = times_matrices(grad, offsets, dense.transpose(1, 2), None, max_length)
+    if need_dense:
+        grad_dense, grad_bias = transposed_product(values, grad, offsets, max_length, has_bias)
+    elif has_bias:
+        # The sums come with a product, here of the fewest lines, which nobody wants.
+        _, grad_bias = transposed_product(grad[:, :NARROWEST], grad, offsets, max_length, True)
+    return grad_values, grad_dense, grad_bias
+
+
+def _fit_one_program(grad: Tensor, dense: Tensor) -> bool:
+    """Whether one program a row can give the gradients of values and of the matrix at once."""
+    rows, inner, width = dense.shape
+    return (
+        grad.element_size() == 2
+        and grad.shape[0] > 0
+        and rows > 0
+        and min(inner, width) >= NARROWEST
+        and max(inner, width) <= WIDEST_BOTH
+        and splits_of(grad.shape[0], rows, FEW_PROGRAMS) == 1
+    )
+
+
+def _both(
+    grad: Tensor,
+    values: Tensor,
+    offsets: Tensor,
+    dense: Tensor,
+    has_bias: bool,
+    max_length: int | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    rows, inner, width = dense.shape
+    grad_values = torch.empty(values.shape, dtype=grad.dtype, device=grad.device)
+    grad_dense = torch.empty(dense.shape, dtype=grad.dtype, device=grad.device)
+    grad_bias = torch.empty((rows, width) if has_bias else 0, dtype=grad.dtype, device=grad.device)
+    _both_gradients(
+        BOTH.pick(grad, max(inner, width), rows),
+        grad,
+        values,
+        offsets,
+        dense,
+        grad_values,
+        grad_dense,
+        grad_bias if has_bias else None,
+        limit_of(max_length),
+    )
+    return grad_values, grad_dense, grad_bias
+
+
+@launchable(dot=True)
+def _both_gradients(
+    grad: Tensor,
+    values: Tensor,
+    offsets: Tensor,
+    dense: Tensor,
+    grad_values: Tensor,
+    grad_dense: Tensor,
+    grad_bias: Tensor | None,
+    limit: int,
+) -> None:
+    """grad [T, N], values and grad_values [T, K], dense and grad_dense [B, K, N], grad_bias [B, N].
+
+    A program owns a row, and reads its gradient once for all three results.
+    """
+    rows = offsets.size(0) - 1
+    total = grad.size(0)
+    inner = hl.specialize(values.size(1))
+    width = hl.specialize(grad.size(1))
+    for row in hl.tile(rows, block_size=1):
+        first, cut, last = share_of(offsets, row.begin, 0, 1, limit)
+        product = hl.zeros([inner, width], dtype=torch.float32)
+        sums = hl.zeros([width], dtype=torch.float32)
+        matrix = dense[row.begin, :, :]
+        for tile in hl.tile(first, cut):
+            right = grad[tile, :]
+            grad_values[tile, :] = hl.dot(right, matrix.T).to(grad_values.dtype)
+            product = hl.dot(values[tile, :].T, right, acc=product)
+            if grad_bias is not None:
+                sums = sums + right.to(torch.float32).sum(0)
+        grad_dense[row.begin, :, :] = product.to(grad_dense.dtype)
+        if grad_bias is not None:
+            grad_bias[row.begin, :] = sums.to(grad_bias.dtype)
+        for beyond in hl.tile(cut, last, block_size=32):
+            grad_values[beyond, :] = hl.zeros([beyond, inner], dtype=grad_values.dtype)
+        tail, tail_end = tail_of(offsets, rows, total, row.begin, rows)
+        for beyond in hl.tile(tail, tail_end, block_size=32):
+            grad_values[beyond, :] = hl.zeros([beyond, inner], dtype=grad_values.dtype)

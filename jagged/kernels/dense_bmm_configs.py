@@ -1,0 +1,9 @@
+"""Configurations of dense_bmm's backward, see `jagged.tuning.configs`. Block sizes: elements."""
+
+from jagged.tuning.configs import Table
+
+BOTH: Table = {
+    (9, 0): {
+        (2, 128, 64): {"settings": {"block_sizes": [64], "num_warps": 8, "num_stages": 2}},
+    },
+}
