@@ -188,6 +188,12 @@ def padding_value(value: float, values: Tensor) -> None:
             "reading it from the device would stall every call"
         )
     if values.dtype.is_floating_point:
+        most = torch.finfo(values.dtype).max
+        if most < abs(value) < torch.inf:
+            raise ValueError(
+                f"padding_value must be at most {most} for values of {values.dtype}, or infinite, "
+                f"got {value}"
+            )
         return
     least, most = _integer_range(values.dtype)
     if not (least <= value <= most and value == int(value)):

@@ -1,5 +1,6 @@
 """Fixtures of all tests: poisoned allocation, fixed seeds, one device argument."""
 
+import os
 from collections.abc import Iterator
 
 import hypothesis
@@ -12,6 +13,16 @@ hypothesis.settings.load_profile("fixed")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", default="cpu", help="device of the op tests: cpu or cuda")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # torch.compile makes an instance of every autograd.Function that it traces and warns of it.
+    config.addinivalue_line(
+        "filterwarnings", "ignore:.*should not be instantiated:DeprecationWarning"
+    )
+    if config.getoption("--device") != "cpu":
+        # cuBLAS refuses deterministic mode, which the poison needs, without a fixed workspace.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
 @pytest.fixture(scope="session")

@@ -19,10 +19,14 @@ class Elements(NamedTuple):
 
 
 def row_ids(offsets: Tensor, total: int) -> Tensor:
-    """The row of each of `total` elements [total], int64; B for the capacity tail."""
-    bounds = offsets.to(torch.int64)
-    lengths = torch.diff(bounds, append=bounds.new_full((1,), total))
-    return torch.repeat_interleave(lengths, output_size=total)
+    """The row of each of `total` elements [total], int64; B for the capacity tail.
+
+    Element t is past as many rows as end at or before t. Linear in T, where a search is not, and
+    0..B whatever the offsets hold, where `torch.repeat_interleave` writes out of bounds.
+    """
+    ends = offsets[1:].to(torch.int64).clamp(min=0, max=total)
+    ended = torch.zeros(total + 1, dtype=torch.int64, device=offsets.device)
+    return ended.index_add_(0, ends, torch.ones_like(ends)).cumsum(0)[:total]
 
 
 def elements(offsets: Tensor, total: int, max_length: int | None = None) -> Elements:

@@ -44,8 +44,9 @@ def token_layer_norm(
             `eps` is negative.
 
     Example:
-        >>> jagged.ops.token_layer_norm(torch.tensor([[1.0, 3.0], [5.0, 5.0]]), eps=0.01).tolist()
-        [[-0.9950371980667114, 0.9950371980667114], [0.0, 0.0]]
+        >>> jagged.ops.token_layer_norm(torch.tensor([[1.0, 3.0], [5.0, 5.0]]))
+        tensor([[-1.0000,  1.0000],
+                [ 0.0000,  0.0000]])
     """
     checks.ragged("values", values, 2)
     checks.floating("values", values)

@@ -1,0 +1,76 @@
+"""How ops are declared, called and found."""
+
+import doctest
+import importlib
+
+import pytest
+import torch
+
+import jagged
+from jagged.ops import _library
+
+
+@pytest.mark.parametrize("package", ["helion", "triton"])
+def test_a_missing_package_of_the_kernels(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+
+    monkeypatch.setattr(importlib, "import_module", without)
+    runner = _library._Runner("kernels", "softmax", "forward")
+    with pytest.raises(RuntimeError, match=rf"jagged\.ops\.softmax got a CUDA tensor.*{package}"):
+        runner(torch.ones(1))
+
+
+def test_any_other_missing_module_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without(name: str) -> None:
+        raise ModuleNotFoundError("No module named 'nonsense'", name="nonsense")
+
+    monkeypatch.setattr(importlib, "import_module", without)
+    with pytest.raises(ModuleNotFoundError, match="nonsense"):
+        _library._Runner("kernels", "softmax", "forward")(torch.ones(1))
+
+
+def test_the_direct_way_is_for_plain_tensors(device: torch.device) -> None:
+    x = torch.ones(2, device=device)
+    leaf = torch.nn.Parameter(torch.ones(2, device=device))
+
+    class Other(torch.Tensor):
+        pass
+
+    assert _library._device_of_plain_call((x, None, 3)) == device.type
+    assert _library._device_of_plain_call((leaf.detach(),)) == device.type
+    assert _library._device_of_plain_call((leaf,)) is None
+    assert _library._device_of_plain_call((x.as_subclass(Other),)) is None
+    assert _library._device_of_plain_call((x.to("meta"),)) is None
+    with torch.no_grad():
+        assert _library._device_of_plain_call((leaf,)) == device.type
+    with torch._subclasses.fake_tensor.FakeTensorMode():
+        assert _library._device_of_plain_call((x,)) is None
+
+    def inside(y: torch.Tensor) -> torch.Tensor:
+        assert _library._device_of_plain_call((x,)) is None
+        return y
+
+    torch.func.vmap(inside)(x)
+
+
+def test_a_tensor_subclass_goes_through_the_dispatcher(device: torch.device) -> None:
+    class Other(torch.Tensor):
+        pass
+
+    values = torch.tensor([1.0, 2.0, 3.0], device=device).as_subclass(Other)
+    out = jagged.ops.sum(values, torch.tensor([0, 2, 3], device=device))
+    assert out.tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("op", sorted(jagged.ops.__all__))
+def test_the_example_in_the_docstring(op: str) -> None:
+    function = getattr(jagged.ops, op)
+    names = {"torch": torch, "jagged": jagged}
+    examples = doctest.DocTestFinder().find(function, op, globs=names)
+    runner = doctest.DocTestRunner(verbose=False)
+    report: list[str] = []
+    for example in examples:
+        runner.run(example, out=report.append)
+    assert runner.tries > 0, f"{op} has no example"
+    assert runner.failures == 0, "".join(report)
