@@ -12,6 +12,8 @@ from torch import Tensor
 
 from jagged.eager._rows import clear, elements, sum_rows
 
+_SUMMED = 2**22  # numbers of which a copy in float64 is made at a time
+
 
 class Pieces(NamedTuple):
     """P consecutive elements of one row each, the last ones of a row and unused pieces padded."""
@@ -68,5 +70,13 @@ def matrices(dense: Tensor, cut: Pieces) -> Tensor:
 
 
 def sum_pieces(product: Tensor, cut: Pieces, num_rows: int) -> Tensor:
-    """Sum of the pieces [pieces, M, N] of each row [B, M, N]."""
-    return sum_rows(product, cut.row, num_rows)
+    """Sum of the pieces [pieces, M, N] of each row [B, M, N], a few of the M at a time.
+
+    The sums are kept in float64, and a copy of all products in float64 would be too large.
+    """
+    count, height, width = product.shape
+    out = product.new_empty(num_rows, height, width)
+    step = max(_SUMMED // max(count * width, 1), 1)
+    for part, target in zip(product.split(step, 1), out.split(step, 1), strict=True):
+        target.copy_(sum_rows(part, cut.row, num_rows))
+    return out

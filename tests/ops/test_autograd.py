@@ -4,7 +4,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.ops.battery import CASES, JAGGED_CASES, Make, OpCase, widest, with_gradients
+from tests.ops.battery import (
+    CASES,
+    JAGGED_CASES,
+    Make,
+    OpCase,
+    subsets,
+    widest,
+    with_gradients,
+)
+from tests.ops.recorder import record
 
 LENGTHS = [3, 0, 5, 2]
 
@@ -70,6 +79,22 @@ def test_offsets_changed_between_forward_and_backward(case: OpCase, device: torc
     leaves["offsets"][1:] += 1
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_backward_op_is_asked_for_what_is_needed(case: OpCase, device: torch.device) -> None:
+    for names in subsets(case.operands):
+        calls = record(case, Make(LENGTHS, device, widest(device)), names)
+        if case.op == "padded_add" and names == ("dense",):
+            assert len(calls) == 1  # its gradient is the incoming one
+            continue
+        (_, (op, args)) = calls
+        asked = {
+            argument.name.partition("_")[2]: value
+            for argument, value in zip(op._schema.arguments, args, strict=True)
+            if argument.name.startswith(("need_", "has_"))
+        }
+        assert asked == {name: name in names for name in asked}
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

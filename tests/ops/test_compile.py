@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.ops.battery import (
     CASES,
@@ -22,35 +21,10 @@ from tests.ops.battery import (
     widest,
     with_gradients,
 )
+from tests.ops.recorder import Recorder, record
 
 # No size occurs twice in the first one: torch.compile would take them for one size.
 BATCHES = [[0, 0, 12, 2, 8, 3, 1], [3, 0, 5, 2], [1, 6, 0]]
-
-
-class Recorder(TorchDispatchMode):
-    """Notes the ops of this library that are called, with their arguments."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[tuple[torch._ops.OpOverload, tuple[Any, ...]]] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.namespace == "jagged":
-            self.calls.append((func, pytree.tree_map(_detached, args)))
-        return func(*args, **(kwargs or {}))
-
-
-def _detached(x: object) -> object:
-    return x.detach().clone() if isinstance(x, Tensor) else x
-
-
-def record(case: OpCase, make: Make) -> list[tuple[torch._ops.OpOverload, tuple[Any, ...]]]:
-    """The forward and the backward op that a case calls, with their arguments."""
-    leaves = with_gradients(case.make(make), case.operands)
-    with Recorder() as recorder, torch.autograd.set_multithreading_enabled(False):
-        out = case.call(leaves)
-        torch.autograd.grad(out, [leaves[name] for name in case.operands], torch.ones_like(out))
-    return recorder.calls
 
 
 @pytest.fixture(autouse=True)
