@@ -77,6 +77,7 @@ def sum_pieces(product: Tensor, cut: Pieces, num_rows: int) -> Tensor:
     count, height, width = product.shape
     out = product.new_empty(num_rows, height, width)
     step = max(_SUMMED // max(count * width, 1), 1)
-    for part, target in zip(product.split(step, 1), out.split(step, 1), strict=True):
-        target.copy_(sum_rows(part, cut.row, num_rows))
+    for start in range(0, height, step):
+        part = slice(start, start + step)
+        out[:, part] = sum_rows(product[:, part], cut.row, num_rows)
     return out

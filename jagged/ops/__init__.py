@@ -3,6 +3,7 @@
 from jagged.ops.dense_add import dense_add
 from jagged.ops.dense_bmm import dense_bmm
 from jagged.ops.from_padded import from_padded
+from jagged.ops.hstu_attention import hstu_attention
 from jagged.ops.jagged_bmm import jagged_bmm
 from jagged.ops.layer_norm import layer_norm
 from jagged.ops.mean import mean
@@ -17,6 +18,7 @@ __all__ = [
     "dense_add",
     "dense_bmm",
     "from_padded",
+    "hstu_attention",
     "jagged_bmm",
     "layer_norm",
     "mean",

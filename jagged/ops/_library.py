@@ -24,8 +24,9 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
-_LIBRARY = torch.library.Library("jagged", "DEF")
+_LIBRARY = torch.library.Library("jagged", "DEF")  # type: ignore[no-untyped-call]
 _PLAIN_TENSORS = frozenset((Tensor, torch.nn.Parameter))
 
 Implementation = Callable[..., Any]
@@ -61,6 +62,19 @@ def _refuse_derivative(name: str) -> Callable[..., None]:
         raise RuntimeError(message)
 
     return refuse
+
+
+def _refuse_tangents(op: str, args: tuple[Any, ...]) -> None:
+    """Raise where forward mode would drop a tangent without a word."""
+    for arg in args:
+        if not isinstance(arg, Tensor):
+            continue
+        dual = forward_ad.unpack_dual(arg)  # type: ignore[no-untyped-call]
+        if dual.tangent is not None:
+            raise RuntimeError(
+                f"jagged.ops.{op} has no forward-mode derivative: use reverse mode (.backward() "
+                "or torch.autograd.grad)"
+            )
 
 
 class _Runner:
@@ -108,16 +122,19 @@ def operator(
     }
 
     def declare(fake: Callable[..., Any]) -> Callable[..., Any]:
-        _LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+        tags = (torch.Tag.pt2_compliant_tag,)
+        _LIBRARY.define(schema, tags=tags)  # type: ignore[no-untyped-call]
         torch.library.register_fake(f"jagged::{name}", fake, lib=_LIBRARY)
-        _LIBRARY.impl(name, runners["cpu"], "CPU")
-        _LIBRARY.impl(name, runners["cuda"], "CUDA")
+        _LIBRARY.impl(name, runners["cpu"], "CPU")  # type: ignore[no-untyped-call]
+        _LIBRARY.impl(name, runners["cuda"], "CUDA")  # type: ignore[no-untyped-call]
         torch.library.register_autograd(f"jagged::{name}", _refuse_derivative(name), lib=_LIBRARY)
         overload: Callable[..., Any] = getattr(torch.ops.jagged, name).default
 
         def call(*args: Any) -> Any:
             if torch.compiler.is_compiling():
                 return overload(*args)
+            if forward_ad._current_level >= 0:
+                _refuse_tangents(module, args)
             device = _device_of_plain_call(args)
             return overload(*args) if device is None else runners[device](*args)
 

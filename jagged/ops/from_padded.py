@@ -24,8 +24,8 @@ def from_padded(dense: Tensor, offsets: Tensor, total: int) -> Tensor:
 
     Returns:
         [total, ...] in the dtype of `dense`; 0 for elements at or past N of a row that is longer,
-        and past `offsets[-1]`. An empty row takes nothing. A copy of the cells, deterministic. Cells
-        that no element covers are not read and get gradient 0.
+        and past `offsets[-1]`. An empty row takes nothing. A copy of the cells, deterministic.
+        Cells that no element covers are not read and get gradient 0.
 
     Raises:
         TypeError, ValueError: an argument has a wrong dtype, rank, shape, stride or device, or

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from tests.ops.battery import (
     CASES,
@@ -79,6 +80,19 @@ def test_offsets_changed_between_forward_and_backward(case: OpCase, device: torc
     leaves["offsets"][1:] += 1
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # make_dual's own
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_forward_mode_is_an_error(case: OpCase, device: torch.device) -> None:
+    """A kernel would drop the tangent, which then counts as 0."""
+    arguments = case.make(Make(LENGTHS, device, widest(device)))
+    with forward_ad.dual_level():
+        assert case.call(arguments).shape[0] >= 0  # without tangents all is well
+        name = case.operands[-1]
+        dual = forward_ad.make_dual(arguments[name], torch.ones_like(arguments[name]))
+        with pytest.raises(RuntimeError, match=rf"jagged\.ops\.{case.op} has no forward-mode"):
+            case.call({**arguments, name: dual})
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
