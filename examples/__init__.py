@@ -1,0 +1,1 @@
+"""Programs that use the library: each file has a `main()` and runs on CPU and GPU."""

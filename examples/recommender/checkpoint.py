@@ -1,0 +1,72 @@
+"""Files that are whole or absent, and the state of every random generator."""
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import numpy
+import torch
+
+State = dict[str, Any]
+
+
+def save(path: Path, state: State) -> None:
+    """Write a checkpoint: tensors, numbers, strings, and lists and dicts of them."""
+    _replace(path, lambda file: torch.save(state, file))
+
+
+def load(path: Path) -> State:
+    """Read a checkpoint to the CPU; nothing but data is unpickled."""
+    state: State = torch.load(path, map_location="cpu", weights_only=True)
+    return state
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file."""
+    _replace(path, lambda file: file.write(text.encode()))
+
+
+def _replace(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Write beside, flush to the disk, rename: a crash leaves the old file or the new one."""
+    beside = path.with_name(path.name + ".tmp")
+    with beside.open("wb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def seed_everything(seed: int) -> None:
+    """Seed python, numpy and torch, GPUs included."""
+    random.seed(seed)
+    numpy.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def random_state() -> State:
+    """The state of every generator, as plain data."""
+    name, keys, position, has_gauss, cached = numpy.random.get_state(legacy=True)
+    return {
+        "python": random.getstate(),
+        "numpy": [str(name), [int(key) for key in keys], position, has_gauss, cached],
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+    }
+
+
+def restore_random_state(state: State) -> None:
+    """Continue the generators where `random_state` saw them."""
+    version, words, gauss = state["python"]
+    random.setstate((version, tuple(words), gauss))
+    name, keys, position, has_gauss, cached = state["numpy"]
+    numpy.random.set_state((name, numpy.array(keys, numpy.uint32), position, has_gauss, cached))
+    torch.set_rng_state(state["torch"])
+    if torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(state["cuda"])

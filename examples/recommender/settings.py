@@ -1,0 +1,144 @@
+"""What a training run is made of: one record, its command line, and its place on disk."""
+
+import argparse
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+MODELS = ("hstu", "sasrec")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything that decides the numbers of a run, apart from the contents of the data file."""
+
+    data: str | None = None
+    models: tuple[str, ...] = MODELS
+    layer: Literal["research", "production"] = "research"
+    width: int = 64
+    layers: int = 2
+    heads: int = 1
+    max_length: int = 50
+    dropout: float = 0.5
+    tied: bool = True
+    loss: Literal["uniform", "in-batch", "full"] = "uniform"
+    negatives: int = 512
+    temperature: float = 0.05
+    epochs: int = 20
+    token_budget: int = 2048
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    seed: int = 0
+    device: str = "auto"
+    checkpoint_steps: int = 0
+    synthetic_users: int = 8_000
+    synthetic_items: int = 4_000
+
+    def __post_init__(self) -> None:
+        for name in ("width", "layers", "heads", "max_length", "negatives", "epochs"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.width % self.heads != 0:
+            raise ValueError(f"heads must divide width {self.width}, got {self.heads}")
+        if self.token_budget < self.max_length:
+            raise ValueError(
+                f"token_budget must hold a row of max_length {self.max_length}, "
+                f"got {self.token_budget}"
+            )
+        if not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
+        for name in ("temperature", "learning_rate"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        unknown = sorted(set(self.models) - set(MODELS))
+        if unknown or not self.models:
+            raise ValueError(f"models must be among {list(MODELS)}, got {list(self.models)}")
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "Settings":
+        fields: dict[str, Any] = json.loads(text)
+        return cls(**{**fields, "models": tuple(fields["models"])})
+
+
+HELP = {
+    "data": "file of sequences, `user item item ...` a line, oldest first; without it a seeded "
+    "synthetic stream",
+    "models": "what to train",
+    "layer": "the published HSTU layer to stack",
+    "width": "features of an item",
+    "layers": "number of layers, of both models",
+    "heads": "attention heads, of both models",
+    "max_length": "the newest events of a user that a model sees",
+    "dropout": "dropout probability",
+    "tied": "score items by the embeddings that are read, instead of a second table",
+    "loss": "softmax over uniform or in-batch negatives, or over all items",
+    "negatives": "negatives of a batch, for the sampled losses",
+    "temperature": "what cosine similarities are divided by",
+    "epochs": "passes over the training part",
+    "token_budget": "the most events in a batch",
+    "learning_rate": "of AdamW: a short warm-up, then a cosine to a tenth",
+    "weight_decay": "of AdamW, on matrices other than embeddings",
+    "seed": "of everything random",
+    "device": "auto (a GPU where there is one), cpu, cuda, cuda:1, ...",
+    "checkpoint_steps": "also checkpoint after so many steps; 0: at the end of each epoch only",
+    "synthetic_users": "users of the synthetic stream",
+    "synthetic_items": "items of the synthetic stream",
+}
+CHOICES = {
+    "models": MODELS,
+    "layer": ("research", "production"),
+    "loss": ("uniform", "in-batch", "full"),
+}
+
+
+def parse(arguments: list[str] | None) -> tuple[Settings, Path | None, bool]:
+    """The settings, the run folder (None: make a new one), and whether to continue there."""
+    parser = argparse.ArgumentParser(
+        prog="train_recommender",
+        description="Train an HSTU next-item recommender beside two baselines.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("--out", type=Path, help="run folder (default: runs/TIME-DATA)")
+    parser.add_argument(
+        "--resume", type=Path, metavar="RUN", help="continue the run in that folder, exactly"
+    )
+    defaults = Settings()
+    for field in dataclasses.fields(Settings):
+        name = field.name
+        value = getattr(defaults, name)
+        options: dict[str, Any] = {"default": argparse.SUPPRESS}
+        if isinstance(value, bool):
+            options["action"] = argparse.BooleanOptionalAction
+        else:
+            options["type"] = str if value is None or isinstance(value, tuple) else type(value)
+            options["choices"] = CHOICES.get(name)
+            options["nargs"] = "+" if isinstance(value, tuple) else None
+        shown = " ".join(value) if isinstance(value, tuple) else value
+        text = HELP[name] if value is None else f"{HELP[name]} (default: {shown})"
+        parser.add_argument(f"--{name.replace('_', '-')}", help=text, **options)
+    given = vars(parser.parse_args(arguments))
+    out, resume = given.pop("out"), given.pop("resume")
+    if resume is not None:
+        if given or out is not None:
+            extra = sorted(["out"] if out is not None else []) + sorted(given)
+            parser.error(
+                "--resume continues with the settings of the run, so drop "
+                + ", ".join("--" + name.replace("_", "-") for name in extra)
+            )
+        file = resume / "settings.json"
+        if not file.is_file():
+            parser.error(f"--resume must name a run folder, but there is no {file}")
+        return Settings.from_json(file.read_text(encoding="utf-8")), resume, True
+    if "models" in given:
+        given["models"] = tuple(given["models"])
+    if "data" in given:
+        given["data"] = str(Path(given["data"]).resolve())  # to be found from any folder
+    try:
+        return Settings(**given), out, False
+    except ValueError as error:
+        parser.error(str(error))

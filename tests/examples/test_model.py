@@ -1,0 +1,139 @@
+import dataclasses
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from examples.recommender.baselines import PaddedSASRec
+from examples.recommender.data import take
+from examples.recommender.model import NextItemModel, hstu_encoder
+from examples.recommender.settings import Settings
+from examples.recommender.train import parameter_groups
+from jagged import JaggedTensor
+from jagged.modules import HSTUStack
+
+SETTINGS = Settings(width=8, heads=2, max_length=6, token_budget=64, negatives=5, dropout=0.0)
+SEEN = torch.tensor([4, 1, 0, 2, 3, 5, 1, 1, 2])
+
+
+def model_of(name: str, **changes: object) -> NextItemModel:
+    settings = dataclasses.replace(SETTINGS, **changes)  # type: ignore[arg-type]
+    encoder = hstu_encoder(settings) if name == "hstu" else PaddedSASRec(settings)
+    return NextItemModel(encoder, SEEN, settings)
+
+
+def rows() -> JaggedTensor:
+    items = torch.tensor([1, 5, 2, 0, 3, 8, 8, 4, 7, 6])
+    following = torch.tensor([5, 2, 4, 3, 8, 8, 4, 7, 6, 0])
+    return JaggedTensor.from_lengths(
+        items, torch.tensor([3, 1, 6]), max_length=6, weights=following
+    )
+
+
+def weights_of(batch: JaggedTensor) -> Tensor:
+    assert batch.weights is not None
+    return batch.weights
+
+
+@pytest.mark.parametrize("name", ["hstu", "sasrec"])
+def test_states_are_causal_and_rows_do_not_meet(name: str) -> None:
+    model = model_of(name).eval()
+    batch = rows()
+    states = model.states(batch)
+    torch.testing.assert_close(states.norm(dim=1), torch.ones(10))
+    for row in range(3):
+        alone = take(batch, [row])
+        ours = states[batch.offsets[row] : batch.offsets[row + 1]]
+        torch.testing.assert_close(model.states(alone), ours)
+    changed = batch.values.clone()
+    changed[7] = 1
+    after = model.states(batch.with_values(changed))
+    same = [0, 1, 2, 3, 4, 5, 6]
+    torch.testing.assert_close(after[same], states[same])
+    assert not torch.allclose(after[8:], states[8:])
+
+
+def test_the_score_is_that_of_the_last_state() -> None:
+    model = model_of("sasrec").eval()
+    batch = rows()
+    scores = model.scores(batch)
+    assert scores.shape == (3, 9)
+    states = model.states(batch)[[2, 3, 9]]
+    expected = functional.cosine_similarity(
+        states[:, None], model.items.weight[None].expand(3, -1, -1), dim=2
+    )
+    torch.testing.assert_close(scores, expected)
+
+
+def test_the_full_loss_is_cross_entropy_over_all_items() -> None:
+    model = model_of("sasrec", loss="full", temperature=0.1)
+    batch = rows()
+    logits = model.states(batch) @ functional.normalize(model.items.weight, dim=1).T / 0.1
+    torch.testing.assert_close(model(batch), functional.cross_entropy(logits, weights_of(batch)))
+
+
+@pytest.mark.parametrize("loss", ["uniform", "in-batch"])
+def test_the_sampled_losses_by_a_loop(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of("sasrec", loss=loss, temperature=0.1)
+    batch = rows()
+    negatives = torch.tensor([4, 0, 5, 4, 8])
+    monkeypatch.setattr(model, "_negatives", lambda targets: negatives)
+    states, targets = model.states(batch), weights_of(batch)
+    frequency = SEEN.clamp(min=1) / SEEN.clamp(min=1).sum()
+    losses = []
+    for state, target in zip(states, targets.tolist(), strict=True):
+        candidates = [target, *(item for item in negatives.tolist() if item != target)]
+        logits = functional.cosine_similarity(state[None], model.items.weight[candidates]) / 0.1
+        if loss == "in-batch":
+            logits = logits - frequency[candidates].log()
+        losses.append(logits.logsumexp(0) - logits[0])
+    torch.testing.assert_close(model(batch), torch.stack(losses).mean())
+
+
+def test_negatives_come_from_where_they_should() -> None:
+    targets = torch.tensor([3, 3, 7])
+    in_batch = model_of("sasrec", loss="in-batch", negatives=200)._negatives(targets)
+    assert set(in_batch.tolist()) == {3, 7}
+    uniform = model_of("sasrec", loss="uniform", negatives=500)._negatives(targets)
+    assert set(uniform.tolist()) == set(range(9))
+
+
+@pytest.mark.parametrize("name", ["hstu", "sasrec"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_every_parameter_learns(name: str, tied: bool) -> None:
+    model = model_of(name, tied=tied)
+    model(rows()).backward()
+    for key, parameter in model.named_parameters():
+        assert parameter.grad is not None, key
+        assert parameter.grad.abs().sum() > 0, key
+    assert ("outputs.weight" in dict(model.named_parameters())) != tied
+
+
+def test_a_batch_without_targets() -> None:
+    batch = rows()
+    bare = JaggedTensor(batch.values, batch.offsets, batch.max_length)
+    with pytest.raises(ValueError, match="batch must carry the next items as weights, got none"):
+        model_of("sasrec")(bare)
+
+
+def test_both_published_layers() -> None:
+    research, production = (
+        hstu_encoder(dataclasses.replace(SETTINGS, layer=layer))
+        for layer in ("research", "production")
+    )
+    assert isinstance(research, HSTUStack)
+    assert research.config.position_bias
+    assert research.config.time_buckets == 0
+    assert research.config.activation == "uvqk"
+    assert production.config.activation == "u"
+    assert not production.config.position_bias
+
+
+def test_weight_decay_is_for_the_matrices_of_layers() -> None:
+    model = model_of("sasrec")
+    decayed, others = parameter_groups(model, 0.1)
+    assert (decayed["weight_decay"], others["weight_decay"]) == (0.1, 0.0)
+    linear = [m.weight for m in model.modules() if isinstance(m, nn.Linear)]
+    assert {id(p) for p in decayed["params"]} == {id(weight) for weight in linear}
+    assert len(decayed["params"]) + len(others["params"]) == len(list(model.parameters()))

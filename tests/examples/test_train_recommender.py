@@ -1,0 +1,214 @@
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+
+from examples import train_recommender
+from examples.recommender import checkpoint
+from examples.recommender.settings import Settings, parse
+from examples.recommender.train import learning_rate_factor
+
+ROOT = Path(__file__).parents[2]
+TINY = [
+    *("--synthetic-users", "120", "--synthetic-items", "60", "--width", "8", "--negatives", "16"),
+    *("--max-length", "20", "--token-budget", "128", "--device", "cpu"),
+]
+
+
+class Killed(Exception):
+    """What ends a process between two instructions."""
+
+
+def numbers(folder: Path) -> list[dict[str, Any]]:
+    """The epochs of a run without what a clock says."""
+    lines = (folder / "epochs.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    for record in records:
+        del record["seconds"], record["rows_per_second"]
+    return records
+
+
+def weights(folder: Path, name: str) -> dict[str, torch.Tensor]:
+    state = checkpoint.load(folder / f"{name}.pt")
+    moments = state["optimizer"]["state"]
+    return {
+        **{f"model.{key}": value for key, value in state["model"].items()},
+        **{f"best.{key}": value for key, value in state["best"].items()},
+        **{f"{i}.{key}": v for i, kept in moments.items() for key, v in kept.items()},
+        "random": state["random"]["torch"],
+    }
+
+
+def test_a_run_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    tests = train_recommender.main([*TINY, "--epochs", "2", "--out", str(out)])
+    assert [test.model for test in tests] == ["popularity", "sasrec", "hstu"]
+    assert {file.name for file in out.iterdir()} == {
+        *("settings.json", "epochs.jsonl", "results.json", "curves.png", "hstu.pt", "sasrec.pt")
+    }
+    assert (out / "curves.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    printed = capsys.readouterr().out
+    for words in ("synthetic: 120 users, 60 items", "hstu     epoch   2/2  loss", "sequences/s"):
+        assert words in printed
+    for label in ("popularity ", "SASRec (padded) ", "HSTU (jagged) "):
+        assert label in printed
+    assert len(numbers(out)) == 4
+
+
+@pytest.mark.parametrize("name", ["hstu", "sasrec"])
+@pytest.mark.parametrize(("every", "saves"), [(0, 1), (3, 2), (3, 7)])
+def test_a_killed_run_continues_to_the_same_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, every: int, saves: int
+) -> None:
+    run = [*TINY, "--epochs", "3", "--models", name, "--checkpoint-steps", str(every)]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    train_recommender.main([*run, "--out", str(whole)])
+
+    save, done = checkpoint.save, 0
+
+    def save_then_die(path: Path, state: checkpoint.State) -> None:
+        nonlocal done
+        save(path, state)
+        done += 1
+        if done == saves:
+            raise Killed
+
+    monkeypatch.setattr(checkpoint, "save", save_then_die)
+    with pytest.raises(Killed):
+        train_recommender.main([*run, "--out", str(killed)])
+    assert not (killed / "results.json").exists()
+    monkeypatch.setattr(checkpoint, "save", save)
+    for generator in (torch.manual_seed, numpy.random.seed, random.seed):
+        generator(99)  # a new process stands elsewhere
+    train_recommender.main(["--resume", str(killed)])
+
+    assert numbers(killed) == numbers(whole)
+    ours, theirs = weights(killed, name), weights(whole, name)
+    assert ours.keys() == theirs.keys()
+    for key, value in theirs.items():
+        assert torch.equal(ours[key], value), key
+
+
+def test_resuming_a_finished_run_changes_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    run = [*TINY, "--epochs", "1", "--models", "sasrec", "--out", str(out)]
+    first = train_recommender.main(run)
+    before = (out / "sasrec.pt").read_bytes()
+    assert train_recommender.main(["--resume", str(out)]) == first
+    assert (out / "sasrec.pt").read_bytes() == before
+
+
+def test_an_interruption_says_how_to_continue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoint, "save", interrupt)
+    with pytest.raises(SystemExit) as exit_code:
+        train_recommender.main([*TINY, "--models", "sasrec", "--out", str(tmp_path)])
+    assert exit_code.value.code == 130
+    assert f"interrupted: continue with --resume {tmp_path}" in capsys.readouterr().err
+
+
+def test_refuses_to_continue_with_other_data(tmp_path: Path) -> None:
+    data, out = tmp_path / "events.txt", tmp_path / "run"
+    lines = [f"{user} " + " ".join(str((user + i) % 7) for i in range(6)) for user in range(20)]
+    data.write_text("\n".join(lines))
+    run = [*TINY, "--epochs", "1", "--models", "sasrec", "--data", str(data), "--out", str(out)]
+    train_recommender.main(run)
+    data.write_text("\n".join(lines[:-1]))
+    with pytest.raises(
+        ValueError, match=r"sasrec\.pt was trained on other data than .*events\.txt"
+    ):
+        train_recommender.main(["--resume", str(out)])
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
+    run = [*TINY, "--models", "sasrec", "--learning-rate", "1e38", "--out", str(tmp_path)]
+    with pytest.raises(FloatingPointError, match="the loss of sasrec is nan in epoch 1, by step"):
+        train_recommender.main(run)
+    assert not (tmp_path / "sasrec.pt").exists()
+
+
+def test_errors_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "events.txt"
+    data.write_text("1 2 x")
+    with pytest.raises(SystemExit, match=r"train_recommender: .*line 1: .* got 'x'"):
+        train_recommender.main(["--data", str(data)])
+    with pytest.raises(SystemExit, match="No such file"):
+        train_recommender.main(["--data", str(tmp_path / "absent")])
+    with pytest.raises(SystemExit, match="is not empty: continue that run with --resume"):
+        train_recommender.main([*TINY, "--out", str(tmp_path)])
+    for arguments, message in (
+        (["--epochs", "0"], "epochs must be at least 1, got 0"),
+        (["--heads", "3"], "heads must divide width 64, got 3"),
+        (["--token-budget", "10"], "token_budget must hold a row of max_length 50, got 10"),
+        (["--dropout", "1"], "dropout must be in [0, 1), got 1.0"),
+        (["--temperature", "0"], "temperature must be positive, got 0.0"),
+        (["--models", "bert"], "invalid choice: 'bert'"),
+        (["--resume", str(tmp_path)], "--resume must name a run folder, but there is no"),
+        (
+            ["--resume", str(tmp_path), "--epochs", "2"],
+            "--resume continues with the settings of the run, so drop --epochs",
+        ),
+    ):
+        with pytest.raises(SystemExit):
+            parse(arguments)
+        assert message in capsys.readouterr().err
+
+
+def test_settings_survive_a_file() -> None:
+    settings = Settings(models=("hstu",), tied=False, data="/some/file", temperature=0.1)
+    assert Settings.from_json(settings.to_json()) == settings
+
+
+def test_runs_as_a_file_from_anywhere(tmp_path: Path) -> None:
+    file = ROOT / "examples" / "train_recommender.py"
+    done = subprocess.run(
+        [sys.executable, str(file), "--help"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "--temperature" in done.stdout
+
+
+def test_the_learning_rate_warms_up_and_falls_to_a_tenth() -> None:
+    assert learning_rate_factor(0, 0.0) == pytest.approx(0.01)
+    assert learning_rate_factor(1_000, 0.0) == 1.0
+    assert learning_rate_factor(1_000, 0.5) == pytest.approx(0.55)
+    assert learning_rate_factor(1_000, 1.0) == pytest.approx(0.1)
+
+
+def test_a_crash_while_writing_keeps_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "state.pt"
+    checkpoint.save(file, {"step": 1})
+
+    def half_written(state: object, handle: Any) -> None:
+        handle.write(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(torch, "save", half_written)
+    with pytest.raises(OSError, match="disk full"):
+        checkpoint.save(file, {"step": 2})
+    assert checkpoint.load(file) == {"step": 1}
+
+
+def test_random_generators_continue() -> None:
+    def draw() -> tuple[float, float, float]:
+        return random.random(), float(numpy.random.normal()), float(torch.rand(()))
+
+    checkpoint.seed_everything(3)
+    draw()
+    state = checkpoint.random_state()
+    expected = [draw(), draw()]
+    checkpoint.seed_everything(4)
+    checkpoint.restore_random_state(state)
+    assert [draw(), draw()] == expected
