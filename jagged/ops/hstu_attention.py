@@ -1,0 +1,345 @@
+"""HSTU attention: pointwise SiLU attention inside each row, with the masks of recommenders.
+
+Symbols: B rows, T elements (capacity included), H heads, D features of q and k, V of v, n the
+length of a row.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from jagged import checks
+from jagged.attention import BucketedBias, HSTUMask
+from jagged.ops._library import needs_gradient, operator, record, unit_last_stride
+
+_CAUSAL = HSTUMask()
+_NO_BIAS = BucketedBias()
+
+
+def hstu_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    offsets: Tensor,
+    *,
+    max_length: int,
+    scale: float | Tensor,
+    alpha: float | None = None,
+    mask: HSTUMask = _CAUSAL,
+    num_targets: Tensor | None = None,
+    bias: BucketedBias | None = None,
+) -> Tensor:
+    """Attention with SiLU in place of softmax, in every row for itself.
+
+    Per head::
+
+        S = alpha * q kᵀ + bias
+        P = silu(S) * M * scale          no normalisation over the keys
+        O = P v
+
+    Args:
+        q, k: [T, H, D], float32, bfloat16, float16 (float64 on the CPU); stride 1 last, any other
+            strides: the views that `split` makes of one projection need no copy.
+        v: [T, H, V], dtype and device of `q`; V may differ from D, and both may be any number.
+        offsets: [B + 1], int32 or int64, on the device of `q`.
+        max_length: an upper bound of the row lengths; 0 is legal. Of a longer row the first
+            `max_length` elements attend to one another, under the mask of the whole row; its other
+            elements have unspecified results (0 on the CPU) and get gradient 0.
+        scale: a constant of the model, e.g. 1 / its longest row; or [T], one factor an element as
+            query, float32 or the dtype of `q`. It gets no gradient.
+        alpha: the factor of q kᵀ; None for 1 / sqrt(D).
+        mask: which keys a query sees: causal always, a window, context. `HSTUMask.picture` draws
+            it.
+        num_targets: [B], int32 or int64: how many elements at the end of a row are targets,
+            which see the history and themselves, and which nobody else sees. Taken as 0..n.
+        bias: relative position and time bias, for all heads; its tables get gradients.
+
+    Returns:
+        [T, H, V] in the dtype of `v`; 0 past `offsets[-1]`, where nothing is read. An empty row has
+        no elements and so no result. Scores and sums are float32 (float64 for float64); P is
+        rounded to the dtype of `v` before the second product, in the gradient of `v` as well.
+        Deterministic, and a row's result does not depend on the rows beside it; only the gradients
+        of the tables of `bias` may be non-deterministic on a GPU. A NaN or inf may spread over its
+        row, never to another.
+
+    Raises:
+        TypeError, ValueError: an argument has a wrong dtype, rank, shape, stride or device;
+            `max_length` is negative or beyond the position table; `scale` requires a gradient.
+
+    Example:
+        >>> x = torch.ones(5, 1, 1)
+        >>> out = jagged.ops.hstu_attention(
+        ...     x, x, x, torch.tensor([0, 2, 2, 5]), max_length=3, scale=1 / 4, alpha=1.0
+        ... )
+        >>> [round(number, 5) for number in out.flatten().tolist()]
+        [0.18276, 0.36553, 0.18276, 0.36553, 0.54829]
+
+    Source: Zhai et al., "Actions Speak Louder than Words", arXiv 2402.17152, equation 2; masks as
+    in the implementation published with it.
+    """
+    _check_operands(q, k, v, offsets)
+    checks.length("max_length", max_length)
+    if isinstance(scale, Tensor):
+        _check_scale_per_query(scale, q)
+    elif scale is None or isinstance(scale, (bool, str)):
+        raise TypeError(
+            "scale must be a number or a tensor [T], "
+            f"got {type(scale).__name__}: use 1 / the model's longest row"
+        )
+    if isinstance(alpha, Tensor):
+        raise TypeError(
+            "alpha must be a Python number, or None for 1 / sqrt(D), got a tensor: multiply q by it"
+        )
+    if not isinstance(mask, HSTUMask):
+        raise TypeError(f"mask must be a jagged.HSTUMask, got {type(mask).__name__}")
+    if num_targets is not None:
+        _check_integer("num_targets", num_targets, (torch.int32, torch.int64), q)
+        checks.shape("num_targets", num_targets, (offsets.shape[0] - 1,), "[B]")
+    if bias is None:
+        bias = _NO_BIAS
+    else:
+        _check_bias(bias, q, max_length)
+    per_query = scale if isinstance(scale, Tensor) else None
+    arguments = (
+        q,
+        k,
+        v,
+        offsets,
+        max_length,
+        1.0 if isinstance(scale, Tensor) else scale,
+        per_query,
+        max(q.shape[2], 1) ** -0.5 if alpha is None else alpha,
+        mask.window,
+        mask.contextual,
+        mask.min_full,
+        num_targets,
+        bias.position_table,
+        bias.time_table,
+        bias.timestamps if bias.time_table is not None else None,
+        bias.bucket,
+        bias.divisor,
+    )
+    if needs_gradient(q, k, v, bias.position_table, bias.time_table):
+        return record(_HstuAttention, *arguments)
+    out: Tensor = _forward(*arguments)
+    return out
+
+
+def _check_operands(q: Tensor, k: Tensor, v: Tensor, offsets: Tensor) -> None:
+    checks.ragged("q", q, 3)
+    checks.floating("q", q)
+    checks.offsets(offsets, q, "q")
+    checks.operand("k", k, "q", q)
+    checks.operand("v", v, "q", q)
+    elements, heads, features = q.shape
+    checks.shape("k", k, (elements, heads, features), "[T, H, D] of q")
+    checks.shape("v", v, (elements, heads, None), "[T, H, V], T and H of q,")
+
+
+def _check_scale_per_query(scale: Tensor, q: Tensor) -> None:
+    if scale.requires_grad:
+        raise ValueError("scale gets no gradient, and this one requires it: pass scale.detach()")
+    checks.same_device("scale", scale, "q", q)
+    _check_float("scale", scale, q)
+    checks.shape("scale", scale, (q.shape[0],), "[T]")
+    checks.last_stride("scale", scale)
+
+
+def _check_bias(bias: BucketedBias, q: Tensor, max_length: int) -> None:
+    if not isinstance(bias, BucketedBias):
+        raise TypeError(f"bias must be a jagged.BucketedBias, got {type(bias).__name__}")
+    for name in ("position_table", "time_table"):
+        table: Tensor | None = getattr(bias, name)
+        if table is not None:
+            checks.same_device(name, table, "q", q)
+            _check_float(name, table, q)
+            checks.last_stride(name, table)
+    if bias.position_table is not None:
+        longest = (bias.position_table.shape[0] + 1) // 2
+        if max_length > longest:
+            raise ValueError(
+                f"max_length must not exceed the N = {longest} of position_table [2 * N - 1], "
+                f"got {max_length}: give max_length <= {longest}, or make a longer table"
+            )
+    if bias.timestamps is not None and bias.time_table is not None:
+        _check_integer("timestamps", bias.timestamps, (torch.int64,), q)
+        checks.shape("timestamps", bias.timestamps, (q.shape[0],), "[T]")
+
+
+def _check_float(name: str, value: Tensor, q: Tensor) -> None:
+    if value.dtype not in (torch.float32, q.dtype):
+        raise TypeError(
+            f"{name} must be float32 or have the dtype of q ({q.dtype}), got {value.dtype}: "
+            f"convert with {name}.float()"
+        )
+
+
+def _check_integer(name: str, value: Tensor, dtypes: tuple[torch.dtype, ...], q: Tensor) -> None:
+    checks.tensor(name, value)
+    checks.same_device(name, value, "q", q)
+    if value.dtype not in dtypes:
+        wanted = " or ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
+        raise TypeError(
+            f"{name} must be {wanted}, got {value.dtype}: convert with {name}.to(torch.int64)"
+        )
+    checks.last_stride(name, value)
+
+
+class _HstuAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        offsets: Tensor,
+        max_length: int,
+        scale: float,
+        scale_per_query: Tensor | None,
+        alpha: float,
+        window: int,
+        contextual: int,
+        min_full: int,
+        num_targets: Tensor | None,
+        position_table: Tensor | None,
+        time_table: Tensor | None,
+        timestamps: Tensor | None,
+        bucket: str,
+        divisor: float,
+    ) -> Tensor:
+        ctx.save_for_backward(
+            q, k, v, offsets, scale_per_query, num_targets, position_table, time_table, timestamps
+        )
+        ctx.numbers = (max_length, scale, alpha, window, contextual, min_full, bucket, divisor)
+        out: Tensor = _forward(
+            q,
+            k,
+            v,
+            offsets,
+            max_length,
+            scale,
+            scale_per_query,
+            alpha,
+            window,
+            contextual,
+            min_full,
+            num_targets,
+            position_table,
+            time_table,
+            timestamps,
+            bucket,
+            divisor,
+        )
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (q, k, v, offsets, scale_per_query, num_targets, position_table, time_table, timestamps) = (
+            ctx.saved_tensors
+        )
+        max_length, scale, alpha, window, contextual, min_full, bucket, divisor = ctx.numbers
+        need_q, need_k, need_v = ctx.needs_input_grad[:3]
+        need_position, need_time = ctx.needs_input_grad[12:14]
+        dq, dk, dv, dposition, dtime = _backward(
+            unit_last_stride(grads[0]),
+            q,
+            k,
+            v,
+            offsets,
+            max_length,
+            scale,
+            scale_per_query,
+            alpha,
+            window,
+            contextual,
+            min_full,
+            num_targets,
+            position_table,
+            time_table,
+            timestamps,
+            bucket,
+            divisor,
+            need_q,
+            need_k or need_v,
+            need_position or need_time,
+        )
+        result: list[Tensor | None] = [None] * len(ctx.needs_input_grad)
+        result[0] = dq if need_q else None
+        result[1] = dk if need_k else None
+        result[2] = dv if need_v else None
+        result[12] = dposition if need_position else None
+        result[13] = dtime if need_time else None
+        return tuple(result)
+
+
+@operator(
+    "hstu_attention_forward(Tensor q, Tensor k, Tensor v, Tensor offsets, SymInt max_length,"
+    " float scale, Tensor? scale_per_query, float alpha, int window, int contextual, int min_full,"
+    " Tensor? num_targets, Tensor? position_table, Tensor? time_table, Tensor? timestamps,"
+    " str bucket, float divisor) -> Tensor",
+    cuda="eager",
+)
+def _forward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    offsets: Tensor,
+    max_length: int,
+    scale: float,
+    scale_per_query: Tensor | None,
+    alpha: float,
+    window: int,
+    contextual: int,
+    min_full: int,
+    num_targets: Tensor | None,
+    position_table: Tensor | None,
+    time_table: Tensor | None,
+    timestamps: Tensor | None,
+    bucket: str,
+    divisor: float,
+) -> Tensor:
+    return v.new_empty(v.shape)
+
+
+@operator(
+    "hstu_attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor offsets,"
+    " SymInt max_length, float scale, Tensor? scale_per_query, float alpha, int window,"
+    " int contextual, int min_full, Tensor? num_targets, Tensor? position_table,"
+    " Tensor? time_table, Tensor? timestamps, str bucket, float divisor, bool need_q,"
+    " bool need_kv, bool need_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    cuda="eager",
+)
+def _backward(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    offsets: Tensor,
+    max_length: int,
+    scale: float,
+    scale_per_query: Tensor | None,
+    alpha: float,
+    window: int,
+    contextual: int,
+    min_full: int,
+    num_targets: Tensor | None,
+    position_table: Tensor | None,
+    time_table: Tensor | None,
+    timestamps: Tensor | None,
+    bucket: str,
+    divisor: float,
+    need_q: bool,
+    need_kv: bool,
+    need_bias: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    def table_gradient(table: Tensor | None) -> Tensor:
+        return q.new_empty(0) if table is None or not need_bias else table.new_empty(table.shape)
+
+    return (
+        q.new_empty(q.shape if need_q else 0),
+        k.new_empty(k.shape if need_kv else 0),
+        v.new_empty(v.shape if need_kv else 0),
+        table_gradient(position_table),
+        table_gradient(time_table),
+    )
