@@ -27,7 +27,7 @@ ARROWS = {
     "kernels": {"tuning"},
     "tuning": {"kernels", "ops", "testing", "checks", "layout", "attention"},
     "data": {"layout", "checks"},
-    "interop": {"layout", "ops", "checks", "attention"},
+    "interop": {"layout", "ops", "checks", "attention", "_rows"},
     "modules": {"layout", "ops", "checks", "attention"},
 }
 # Packages that a folder alone may import.

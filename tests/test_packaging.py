@@ -50,7 +50,8 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_folder_is_a_listed_package() -> None:
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     found = {
-        ".".join(init.parent.relative_to(ROOT).parts) for init in (ROOT / "jagged").rglob("__init__.py")
+        ".".join(init.parent.relative_to(ROOT).parts)
+        for init in (ROOT / "jagged").rglob("__init__.py")
     } | {"jagged.modules"}
     assert sorted(listed) == sorted(found)
     assert (ROOT / "jagged" / "modules").resolve() == ROOT / "modules"

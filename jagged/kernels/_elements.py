@@ -35,7 +35,7 @@ def as_bits(tensor: Tensor) -> Tensor:
 @functools.lru_cache(maxsize=256)
 def bits_of(value: float, dtype: torch.dtype) -> int:
     """The integer that `as_bits` makes of `value` in `dtype`."""
-    return int(as_bits(torch.full((1,), value, dtype=dtype, device="cpu")).item())
+    return int(as_bits(torch.full((1,), value, dtype=dtype, device="cpu")))
 
 
 def bisection(offsets: Any, index: Any, low: Any, high: Any) -> tuple[Any, Any]:
