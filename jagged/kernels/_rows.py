@@ -1,17 +1,153 @@
-"""What the row kernels share: values seen as [T, width]."""
+"""Kernels of sum and mean: rows to one value each, and back.
 
-import math
+`row`: a program owns one row and a tile of features, sums by block position and adds those up at
+the end, so that nothing crosses threads inside the loop and only the last block has a mask. `rows`:
+a program owns a tile of short rows (`hl.jagged_tile`). `split`: few long rows are cut in pieces, of
+which another launch adds up the sums.
+"""
 
+import helion.language as hl
+import torch
 from torch import Tensor
 
+from jagged.kernels._device import whole_blocks
+from jagged.kernels._elements import bisection, merged
+from jagged.tuning.configs import ConfigTable
+from jagged.tuning.launch import launchable
 
-def as_matrix(values: Tensor) -> Tensor:
-    """`values` [T, ...] as [T, width]; copied only where the trailing dimensions cannot be merged.
+SPLIT_LENGTH = 2048  # elements of a piece at least
+SPLIT_PROGRAMS = 1024  # pieces of all rows at most, about eight for each multiprocessor
 
-    They can be where they lie densely behind one another: always for [T], [T, D] and contiguous
-    tensors, and for [T, H, D] views of one fused projection. A view such as
-    `x[:, :, :D]` of a [T, H, 2 * D] tensor cannot, and is copied by `reshape`.
-    """
-    if values.ndim == 2:
-        return values
-    return values.reshape(values.shape[0], math.prod(values.shape[1:]))
+
+def reduce_rows(values: Tensor, offsets: Tensor, table: ConfigTable, mean: bool) -> Tensor:
+    """Sum or mean of each row of `values` [T, ...]: [B, ...]."""
+    rows = offsets.shape[0] - 1
+    shape = (rows, *values.shape[1:])
+    if values.numel() == 0:
+        return values.new_zeros(shape)
+    out = torch.empty(shape, dtype=values.dtype, device=values.device)
+    if rows == 0:
+        return out
+    matrix, target = merged(values, 1), merged(out, 1)
+    total, width = matrix.shape
+    config = table.pick(values, width, rows)
+    pieces = min(total // rows // SPLIT_LENGTH, SPLIT_PROGRAMS // rows)
+    if pieces > 1 and config.form == "row":
+        partial = torch.empty((rows, pieces, width), dtype=torch.float32, device=values.device)
+        _reduce_pieces(config, matrix, offsets, partial, mean, config.constants["BLOCK"])
+        target.copy_(partial.sum(1))
+    elif config.form == "row":
+        _reduce_row(config, matrix, offsets, target, mean, config.constants["BLOCK"])
+    else:
+        _reduce_rows(config, matrix, offsets, target, mean)
+    return out
+
+
+def spread_rows(
+    grad: Tensor, offsets: Tensor, total: int, table: ConfigTable, mean: bool
+) -> Tensor:
+    """`grad` [B, ...], divided by the row's length for the mean, at each element: [total, ...]."""
+    rows = grad.shape[0]
+    out = torch.empty((total, *grad.shape[1:]), dtype=grad.dtype, device=grad.device)
+    if out.numel() == 0:
+        return out
+    if rows == 0:
+        return out.zero_()
+    matrix, target = merged(grad, 1), merged(out, 1)
+    config = table.pick(target, target.shape[1], rows)
+    _spread_rows(config, matrix, offsets, target, mean, rows.bit_length())
+    return out
+
+
+@launchable()
+def _reduce_row(
+    values: Tensor, offsets: Tensor, out: Tensor, MEAN: hl.constexpr, BLOCK: hl.constexpr
+) -> None:
+    """values [T, D], offsets [B + 1], out [B, D]."""
+    rows = offsets.size(0) - 1
+    width = hl.specialize(values.size(1))
+    for tile_row, features in hl.tile([rows, width], block_size=[1, None]):
+        begin = offsets[tile_row.begin]
+        length = offsets[tile_row.begin + 1] - begin
+        whole = whole_blocks(length, BLOCK)
+        last = whole * BLOCK + hl.arange(BLOCK)
+        inside = (last < length)[:, None]
+        sums = hl.load(values, [begin + last, features], extra_mask=inside).to(torch.float32)
+        for i in hl.grid(whole):
+            index = begin + i * BLOCK + hl.arange(BLOCK)
+            sums = sums + values[index, features].to(torch.float32)
+        result = sums.sum(0)
+        if MEAN:
+            result = result / torch.where(length > 0, length, 1).to(torch.float32)
+        out[tile_row.begin, features] = result.to(out.dtype)
+
+
+@launchable()
+def _reduce_rows(values: Tensor, offsets: Tensor, out: Tensor, MEAN: hl.constexpr) -> None:
+    """values [T, D], offsets [B + 1], out [B, D]."""
+    rows = offsets.size(0) - 1
+    width = hl.specialize(values.size(1))
+    for tile_row, features in hl.tile([rows, width]):
+        begin = offsets[tile_row]
+        length = offsets[tile_row.index + 1] - begin
+        sums = hl.zeros([tile_row, features], dtype=torch.float32)
+        for tile in hl.jagged_tile(length):
+            block = values[begin[:, None] + tile.index[None, :], features]
+            sums = sums + block.to(torch.float32).sum(1)
+        if MEAN:
+            sums = sums / torch.where(length > 0, length, 1).to(torch.float32)[:, None]
+        out[tile_row, features] = sums.to(out.dtype)
+
+
+@launchable(dynamic={"partial": (0, 1)})
+def _reduce_pieces(
+    values: Tensor, offsets: Tensor, partial: Tensor, MEAN: hl.constexpr, BLOCK: hl.constexpr
+) -> None:
+    """values [T, D], offsets [B + 1], partial [B, pieces, D]: each row in equal pieces."""
+    rows = offsets.size(0) - 1
+    pieces = partial.size(1)
+    width = hl.specialize(values.size(1))
+    for tile_row, piece, features in hl.tile([rows, pieces, width], block_size=[1, 1, None]):
+        start = offsets[tile_row.begin]
+        all_length = offsets[tile_row.begin + 1] - start
+        share = (all_length + pieces - 1) // pieces
+        skipped = share * piece.begin
+        left = all_length - skipped
+        length = torch.where(left < share, left, share)
+        begin = start + skipped
+        whole = whole_blocks(length, BLOCK)
+        last = whole * BLOCK + hl.arange(BLOCK)
+        inside = (last < length)[:, None]
+        sums = hl.load(values, [begin + last, features], extra_mask=inside).to(torch.float32)
+        for i in hl.grid(whole):
+            index = begin + i * BLOCK + hl.arange(BLOCK)
+            sums = sums + values[index, features].to(torch.float32)
+        result = sums.sum(0)
+        if MEAN:
+            result = result / torch.where(all_length > 0, all_length, 1).to(torch.float32)
+        partial[tile_row.begin, piece.begin, features] = result
+
+
+@launchable()
+def _spread_rows(
+    grad: Tensor, offsets: Tensor, out: Tensor, MEAN: hl.constexpr, steps: int
+) -> None:
+    """grad [B, D], offsets [B + 1], out [T, D]; steps: bits of B. A program owns a tile of elements
+    and finds their rows by bisection, so the work is even whatever the lengths, and the capacity
+    tail is one more row, of zeros."""
+    rows = offsets.size(0) - 1
+    width = hl.specialize(grad.size(1))
+    for tile, features in hl.tile([out.size(0), width]):
+        row = tile.index * 0
+        bound = row + rows
+        for _ in hl.grid(steps):
+            row, bound = bisection(offsets, tile.index, row, bound)
+        inside = row < rows
+        block = hl.load(grad, [row, features], extra_mask=inside[:, None])
+        if MEAN:
+            start = hl.load(offsets, [row], extra_mask=inside)
+            end = hl.load(offsets, [row + 1], extra_mask=inside)
+            length = torch.where(inside, end - start, 1).to(torch.float32)
+            out[tile, features] = (block.to(torch.float32) / length[:, None]).to(out.dtype)
+        else:
+            out[tile, features] = block

@@ -26,6 +26,7 @@ import helion.language as hl
 import torch
 from torch import Tensor
 from triton import knobs
+from triton.runtime import JITFunction
 
 from jagged.tuning.configs import Config
 
@@ -66,6 +67,7 @@ class Launchable:
             raise ValueError(f"{function.__name__} has no arguments {sorted(unknown)}")
         self.function = function
         self.dot = dot
+        self._names = names
         self.dynamic = tuple(dynamic.get(name, (0,)) for name in names)
         # Arguments with only dimension 0 dynamic, the usual case, have None here: a faster path.
         self._dynamic = tuple(None if dims == (0,) else dims for dims in self.dynamic)
@@ -105,6 +107,11 @@ class Launchable:
                 for arg, dims in zip(args, self.dynamic, strict=True)
             )
         )
+
+    def _tensor_names(self, args: tuple[Any, ...]) -> set[str]:
+        return {
+            name for name, arg in zip(self._names, args, strict=True) if isinstance(arg, Tensor)
+        }
 
     def _key(
         self, config: Config, args: tuple[Any, ...]
@@ -157,7 +164,10 @@ class Launchable:
             compiled = self._compiled.get(key)
             if compiled is None:
                 function = self.bind(config, args, wide).compile_config()
-                compiled = _Direct(function, device) if device.type == "cuda" else function
+                compiled = function
+                if device.type == "cuda":
+                    _keep_sizes_general(function, self._tensor_names(args))
+                    compiled = _Direct(function, device)
                 if len(self._compiled) >= MAX_ENTRIES:
                     self._compiled.pop(next(iter(self._compiled)))
                 self._compiled[key] = compiled
@@ -176,6 +186,21 @@ def _stand_in(tensor: Tensor, dynamic: tuple[int, ...]) -> Tensor:
         for dim, size in enumerate(tensor.shape)
     ]
     return tensor.detach() if list(tensor.shape) == shape else tensor.new_empty(shape)
+
+
+def _keep_sizes_general(function: Callable[..., None], tensors: set[str]) -> None:
+    """Stop Triton from compiling a kernel anew for each class of a size: 1, or a multiple of 16.
+
+    Sizes change from batch to batch, and nothing is gained: only addresses and strides decide
+    whether a load can be wide. To be called before the first launch.
+    """
+    for value in function.__globals__.values():
+        if isinstance(value, JITFunction):
+            for parameter in value.params:
+                if parameter.is_constexpr or parameter.name in tensors:
+                    continue
+                if "_stride_" not in parameter.name:
+                    parameter.do_not_specialize = True
 
 
 class _Direct:

@@ -1,23 +1,20 @@
 from jagged.tuning.configs import Config
 from tests.kernels.cases import Case
 
+FORWARD = {
+    "row": {"FORWARD": Config({"block_sizes": [32]}, "row", {"BLOCK": 16})},
+    "one-trip": {"FORWARD": Config({"block_sizes": [8, 32, 64]})},
+    "trips": {"FORWARD": Config({"block_sizes": [2, 16, 8]})},
+}
+BACKWARD = {
+    "large": {"BACKWARD": Config({"block_sizes": [64, 32]})},
+    "small": {"BACKWARD": Config({"block_sizes": [8, 16]})},
+}
 CASES = [
-    Case(
-        op="sum",
-        direction="forward",
-        arguments=lambda make: (make.values(make.width), make.offsets()),
-        forms={
-            "one-trip": {"FORWARD": Config({"block_sizes": [8, 32, 64]})},
-            "trips": {"FORWARD": Config({"block_sizes": [2, 16, 8]})},
-        },
-    ),
-    Case(
-        op="sum",
-        direction="backward",
-        arguments=lambda make: (make.per_row(make.width), make.offsets(), make.total),
-        forms={
-            "large": {"BACKWARD": Config({"block_sizes": [64, 32]})},
-            "small": {"BACKWARD": Config({"block_sizes": [8, 16]})},
-        },
-    ),
+    Case(op, direction, arguments, forms)
+    for op in ("sum", "mean")
+    for direction, arguments, forms in (
+        ("forward", lambda make: (make.values(make.width), make.offsets()), FORWARD),
+        ("backward", lambda make: (make.per_row(make.width), make.offsets(), make.total), BACKWARD),
+    )
 ]

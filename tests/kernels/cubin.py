@@ -5,7 +5,7 @@ import re
 import subprocess
 import tempfile
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ class Cubin:
     stack: int  # bytes of local memory a thread: spills
     shared: int  # bytes
     wgmma: int  # instructions
-    ptx: str
+    ptx: str = field(repr=False)
 
 
 def compile_kernel(kernel: Launchable, config: Config, args: tuple[Any, ...]) -> list[Cubin]:
