@@ -53,8 +53,7 @@ def pieces(offsets: Tensor, total: int, max_length: int | None) -> Pieces:
 def gather(values: Tensor, cut: Pieces) -> Tensor:
     """`values` [T, K] as float32 (float64) pieces [pieces, P, K], 0 in the padding."""
     out = values.index_select(0, cut.source.flatten())
-    out = out.reshape(*cut.source.shape, values.shape[1])
-    out = out.masked_fill_(cut.padding[..., None], 0)
+    out = clear(out, cut.padding.flatten()).reshape(*cut.source.shape, values.shape[1])
     return out if out.dtype == torch.float64 else out.float()
 
 

@@ -70,9 +70,15 @@ def over_trailing(flag: Tensor, like: Tensor) -> Tensor:
     return flag.reshape(flag.shape + (1,) * (like.ndim - 1))
 
 
-def clear(out: Tensor, outside: Tensor) -> Tensor:
-    """Write 0 over the elements of `out` [T, ...] that `outside` [T] marks, NaN too, in place."""
-    return out.masked_fill_(over_trailing(outside, out), 0)
+def clear(out: Tensor, outside: Tensor, value: float = 0) -> Tensor:
+    """Write `value` over the elements of `out` [T, ...] that `outside` [T] marks, in place.
+
+    They are few or none as a rule. On the CPU it is free to find out which, and several times
+    faster than to look at every number; on a GPU it would wait for the device.
+    """
+    if out.is_cpu:
+        return out.index_fill_(0, outside.nonzero().squeeze(1), value)
+    return out.masked_fill_(over_trailing(outside, out), value)
 
 
 def sum_rows(values: Tensor, row: Tensor, num_rows: int) -> Tensor:
@@ -121,9 +127,10 @@ def pad(values: Tensor, offsets: Tensor, length: int, padding_value: float = 0.0
     source = (bounds[:-1, None] + position).clamp_(max=values.shape[0] - 1)
     # Written in place, since a reshaped result would be a view, which autograd protects from `+=`.
     out = values.new_empty(shape)
-    torch.index_select(values, 0, source.flatten(), out=out.flatten(0, 1))
-    outside = position >= torch.diff(bounds)[:, None]
-    return out.masked_fill_(outside.reshape(shape[:2] + (1,) * (out.ndim - 2)), padding_value)
+    cells = out.flatten(0, 1)
+    torch.index_select(values, 0, source.flatten(), out=cells)
+    clear(cells, (position >= torch.diff(bounds)[:, None]).flatten(), padding_value)
+    return out
 
 
 def unpad(dense: Tensor, offsets: Tensor, total: int) -> Tensor:

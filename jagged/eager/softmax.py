@@ -5,11 +5,11 @@ from torch import Tensor
 
 from jagged.eager._rows import (
     accumulated,
+    accumulation_dtype,
     clear,
     contiguous_copy,
     elements,
     max_all_rows,
-    over_trailing,
     sum_all_rows,
 )
 
@@ -18,11 +18,10 @@ def forward(values: Tensor, offsets: Tensor, max_length: int | None) -> Tensor:
     num_rows = offsets.shape[0] - 1
     row, _, valid = elements(offsets, values.shape[0], max_length)
     outside = ~valid
-    scores = accumulated(values)
+    scores = contiguous_copy(values, accumulation_dtype(values.dtype))
     if max_length is not None:
-        # What is cut off has weight 0 in its row.
-        scores = scores.masked_fill(over_trailing(outside, scores), -torch.inf)
-    scores = scores - max_all_rows(scores, row, num_rows).index_select(0, row)
+        clear(scores, outside, -torch.inf)  # what is cut off has weight 0 in its row
+    scores -= max_all_rows(scores, row, num_rows).index_select(0, row)
     weights = scores.exp_()
     weights /= sum_all_rows(weights, row, num_rows).index_select(0, row)
     return clear(weights, outside).to(values.dtype)

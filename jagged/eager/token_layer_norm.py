@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from jagged.eager._rows import accumulation_dtype, clear
+from jagged.eager._rows import accumulation_dtype, clear, contiguous_copy
 
 
 def forward(
@@ -39,12 +39,12 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     total, width = values.shape
     kind = grad.dtype if weight is None else weight.dtype
-    wide_grad, wide_values = grad.to(mean.dtype), values.to(mean.dtype)
+    wide_grad = grad.to(mean.dtype)
+    normal = contiguous_copy(values, mean.dtype).sub_(mean[:, None]).mul_(rstd[:, None])
     if offsets is not None:
-        outside = _outside(offsets, total)[:, None]
-        wide_grad = wide_grad.masked_fill(outside, 0)
-        wide_values = wide_values.masked_fill(outside, 0)
-    normal = (wide_values - mean[:, None]).mul_(rstd[:, None])
+        outside = _outside(offsets, total)
+        wide_grad = clear(contiguous_copy(grad, mean.dtype), outside)
+        clear(normal, outside)
     grad_bias = wide_grad.sum(0) if has_bias else wide_grad.new_empty(0)
     grad_weight = wide_grad.new_empty(0)
     if weight is not None:
