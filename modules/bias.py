@@ -23,8 +23,11 @@ class RelativeBias(nn.Module):
         divisor: the width of a bucket.
 
     Example:
-        >>> bias = jagged.modules.RelativeBias(max_length=50)(timestamps)
-        >>> jagged.ops.hstu_attention(q, k, v, offsets, max_length=50, scale=1 / 50, bias=bias)
+        >>> bias = jagged.modules.RelativeBias(max_length=50)(timestamps=torch.arange(8))
+        >>> q = k = v = torch.randn(8, 2, 4)
+        >>> offsets = torch.tensor([0, 3, 8])
+        >>> out = jagged.ops.hstu_attention(
+        ...     q, k, v, offsets, max_length=50, scale=1 / 50, bias=bias)
     """
 
     position_table: nn.Parameter | None

@@ -62,7 +62,7 @@ class _DenseAdd(torch.autograd.Function):
         return grad_values if need_values else None, None, grad_dense if need_dense else None
 
 
-@operator("dense_add_forward(Tensor values, Tensor offsets, Tensor dense) -> Tensor", cuda="eager")
+@operator("dense_add_forward(Tensor values, Tensor offsets, Tensor dense) -> Tensor", cuda="kernels")
 def _forward(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
     return values.new_empty(values.shape)
 
@@ -70,7 +70,7 @@ def _forward(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
 @operator(
     "dense_add_backward(Tensor grad, Tensor offsets, SymInt length, bool need_values,"
     " bool need_dense) -> (Tensor, Tensor)",
-    cuda="eager",
+    cuda="kernels",
 )
 def _backward(
     grad: Tensor, offsets: Tensor, length: int, need_values: bool, need_dense: bool

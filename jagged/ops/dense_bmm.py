@@ -98,7 +98,7 @@ class _DenseBmm(torch.autograd.Function):
 @operator(
     "dense_bmm_forward(Tensor values, Tensor offsets, Tensor dense, Tensor? bias,"
     " SymInt? max_length) -> Tensor",
-    cuda="eager",
+    cuda="kernels",
 )
 def _forward(
     values: Tensor, offsets: Tensor, dense: Tensor, bias: Tensor | None, max_length: int | None
@@ -109,7 +109,7 @@ def _forward(
 @operator(
     "dense_bmm_backward(Tensor grad, Tensor values, Tensor offsets, Tensor dense, bool has_bias,"
     " SymInt? max_length, bool need_values, bool need_dense) -> (Tensor, Tensor, Tensor)",
-    cuda="eager",
+    cuda="kernels",
 )
 def _backward(
     grad: Tensor,

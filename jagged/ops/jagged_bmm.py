@@ -67,7 +67,7 @@ class _JaggedBmm(torch.autograd.Function):
 
 @operator(
     "jagged_bmm_forward(Tensor x, Tensor y, Tensor offsets, SymInt? max_length) -> Tensor",
-    cuda="eager",
+    cuda="kernels",
 )
 def _forward(x: Tensor, y: Tensor, offsets: Tensor, max_length: int | None) -> Tensor:
     return x.new_empty(offsets.shape[0] - 1, x.shape[1], y.shape[1])
@@ -76,7 +76,7 @@ def _forward(x: Tensor, y: Tensor, offsets: Tensor, max_length: int | None) -> T
 @operator(
     "jagged_bmm_backward(Tensor grad, Tensor x, Tensor y, Tensor offsets, SymInt? max_length,"
     " bool need_x, bool need_y) -> (Tensor, Tensor)",
-    cuda="eager",
+    cuda="kernels",
 )
 def _backward(
     grad: Tensor,

@@ -91,7 +91,7 @@ class _LayerNorm(torch.autograd.Function):
 @operator(
     "layer_norm_forward(Tensor values, Tensor offsets, Tensor? weight, Tensor? bias, float eps)"
     " -> (Tensor, Tensor, Tensor)",
-    cuda="eager",
+    cuda="kernels",
 )
 def _forward(
     values: Tensor, offsets: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
@@ -104,7 +104,7 @@ def _forward(
 @operator(
     "layer_norm_backward(Tensor grad, Tensor values, Tensor offsets, Tensor mean, Tensor rstd,"
     " Tensor? weight, bool has_bias) -> (Tensor, Tensor, Tensor)",
-    cuda="eager",
+    cuda="kernels",
 )
 def _backward(
     grad: Tensor,

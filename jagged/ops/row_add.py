@@ -58,7 +58,7 @@ class _RowAdd(torch.autograd.Function):
         return grad_values if need_values else None, None, grad_dense if need_dense else None
 
 
-@operator("row_add_forward(Tensor values, Tensor offsets, Tensor dense) -> Tensor", cuda="eager")
+@operator("row_add_forward(Tensor values, Tensor offsets, Tensor dense) -> Tensor", cuda="kernels")
 def _forward(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
     return values.new_empty(values.shape)
 
@@ -66,7 +66,7 @@ def _forward(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
 @operator(
     "row_add_backward(Tensor grad, Tensor offsets, bool need_values, bool need_dense)"
     " -> (Tensor, Tensor)",
-    cuda="eager",
+    cuda="kernels",
 )
 def _backward(
     grad: Tensor, offsets: Tensor, need_values: bool, need_dense: bool

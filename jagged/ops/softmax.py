@@ -62,7 +62,7 @@ class _Softmax(torch.autograd.Function):
 
 
 @operator(
-    "softmax_forward(Tensor values, Tensor offsets, SymInt? max_length) -> Tensor", cuda="eager"
+    "softmax_forward(Tensor values, Tensor offsets, SymInt? max_length) -> Tensor", cuda="kernels"
 )
 def _forward(values: Tensor, offsets: Tensor, max_length: int | None) -> Tensor:
     return values.new_empty(values.shape)
@@ -70,7 +70,7 @@ def _forward(values: Tensor, offsets: Tensor, max_length: int | None) -> Tensor:
 
 @operator(
     "softmax_backward(Tensor grad, Tensor out, Tensor offsets, SymInt? max_length) -> Tensor",
-    cuda="eager",
+    cuda="kernels",
 )
 def _backward(grad: Tensor, out: Tensor, offsets: Tensor, max_length: int | None) -> Tensor:
     return grad.new_empty(grad.shape)

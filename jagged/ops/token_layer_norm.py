@@ -96,7 +96,7 @@ class _TokenLayerNorm(torch.autograd.Function):
 @operator(
     "token_layer_norm_forward(Tensor values, Tensor? weight, Tensor? bias, float eps,"
     " Tensor? offsets) -> (Tensor, Tensor, Tensor)",
-    cuda="eager",
+    cuda="kernels",
 )
 def _forward(
     values: Tensor,
@@ -113,7 +113,7 @@ def _forward(
 @operator(
     "token_layer_norm_backward(Tensor grad, Tensor values, Tensor mean, Tensor rstd,"
     " Tensor? weight, bool has_bias, Tensor? offsets) -> (Tensor, Tensor, Tensor)",
-    cuda="eager",
+    cuda="kernels",
 )
 def _backward(
     grad: Tensor,
