@@ -1,0 +1,113 @@
+"""The config of the HSTU layers: presets, changes by name, and what it refuses."""
+
+import copy
+import dataclasses
+import pickle
+from typing import Any
+
+import pytest
+
+from jagged import HSTUMask
+from jagged.modules import HSTUConfig
+
+SHAPE: dict[str, Any] = {
+    "embedding_dim": 50,
+    "num_heads": 2,
+    "attention_dim": 25,
+    "hidden_dim": 20,
+    "max_length": 211,
+}
+
+
+def test_the_presets_are_the_published_layers() -> None:
+    config = HSTUConfig.research(**SHAPE, num_layers=8)
+    assert dataclasses.asdict(config) == {
+        **SHAPE,
+        "num_layers": 8,
+        "scale": None,
+        "alpha": 1.0,
+        "window": 0,
+        "contextual": 0,
+        "min_full": 0,
+        "activation": "uvqk",
+        "projection_bias": False,
+        "projection_std": 0.02,
+        "output_bias": True,
+        "norm_affine": False,
+        "group_norm": False,
+        "concat_u": False,
+        "dropout": 0.2,
+        "eps": 1e-6,
+        "position_bias": True,
+        "time_buckets": 128,
+        "time_bucket": "log",
+        "time_divisor": 0.301,
+    }
+    assert config.score_scale() == 1 / 211
+    config = HSTUConfig.production(**SHAPE)
+    assert config == HSTUConfig(**SHAPE, dropout=0.3)
+    assert (config.activation, config.projection_bias, config.norm_affine, config.concat_u) == (
+        "u",
+        True,
+        True,
+        True,
+    )
+    assert (config.alpha, config.output_bias, config.position_bias, config.time_buckets) == (
+        None,
+        False,
+        False,
+        0,
+    )
+
+
+def test_any_field_can_be_changed_by_name() -> None:
+    config = HSTUConfig.research(**SHAPE, dropout=0.5, alpha=0.25, scale=0.125)
+    assert (config.dropout, config.alpha, config.score_scale()) == (0.5, 0.25, 0.125)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'windows'"):
+        HSTUConfig.research(**SHAPE, windows=3)
+
+
+def test_windows_of_layers() -> None:
+    config = HSTUConfig.production(**SHAPE, num_layers=2, window=(8, 0), contextual=3, min_full=2)
+    assert config.layer(0).mask() == HSTUMask(8, 3, 2)
+    assert config.layer(1).mask() == HSTUMask(0, 3, 2)
+    assert config.layer(1).num_layers == 1
+    with pytest.raises(IndexError, match=r"index must be in 0\.\.1, got 2"):
+        config.layer(2)
+    with pytest.raises(ValueError, match=r"window must be one int or one for each of 2 layers"):
+        dataclasses.replace(config, window=(1, 2, 3))
+    with pytest.raises(
+        ValueError, match=r"take the config of one layer with config.layer\(index\)"
+    ):
+        config.mask()
+
+
+def test_copies_are_equal() -> None:
+    config = HSTUConfig.research(**SHAPE)
+    assert copy.deepcopy(config) == config
+    assert pickle.loads(pickle.dumps(config)) == config
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.dropout = 0.1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_heads": 0}, "num_heads must be at least 1, got 0"),
+        ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
+        ({"max_length": 0}, "max_length must be at least 1, got 0"),
+        ({"max_length": None}, "scale must be given where max_length is not"),
+        (
+            {"max_length": None, "scale": 0.1, "position_bias": True},
+            "max_length must be given with position_bias",
+        ),
+        ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1.0"),
+        ({"activation": "relu"}, 'activation must be "uvqk" or "u", got \'relu\''),
+        ({"time_buckets": -1}, "time_buckets must not be negative, got -1"),
+        ({"window": -1}, "window must not be negative, got -1"),
+        ({"contextual": -1}, "contextual must not be negative, got -1"),
+    ],
+)
+def test_messages(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        HSTUConfig(**{**SHAPE, **change})
