@@ -1,1 +1,207 @@
-"""HSTU attention on CUDA."""
+"""HSTU attention on CUDA: arguments to launches.
+
+The kernels are `forward.attend`, `backward.attend_dq`, `backward.attend_dkv` and
+`bias_backward.attend_dbias`. They share the mask (`mask`) and the work list (`schedule`).
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from jagged.kernels.hstu_attention import configs
+from jagged.kernels.hstu_attention.backward import attend_dkv, attend_dq
+from jagged.kernels.hstu_attention.bias_backward import attend_dbias
+from jagged.kernels.hstu_attention.forward import attend
+from jagged.kernels.hstu_attention.schedule import work_list
+from jagged.tuning.configs import Config, ConfigTable
+
+FORWARD = ConfigTable(configs.FORWARD)
+DQ = ConfigTable(configs.DQ)
+DKV = ConfigTable(configs.DKV)
+DBIAS = ConfigTable(configs.DBIAS)
+
+SPARE = 32  # programs of each head that write 0 into the capacity tail
+
+
+def forward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    offsets: Tensor,
+    max_length: int,
+    scale: float,
+    scale_per_query: Tensor | None,
+    alpha: float,
+    window: int,
+    contextual: int,
+    min_full: int,
+    num_targets: Tensor | None,
+    position_table: Tensor | None,
+    time_table: Tensor | None,
+    timestamps: Tensor | None,
+    bucket: str,
+    divisor: float,
+) -> Tensor:
+    rows = offsets.shape[0] - 1
+    if v.numel() == 0 or rows == 0 or max_length == 0:
+        return v.new_zeros(v.shape)
+    q, k = _with_width(q, k)
+    mask = _letters(window, contextual, min_full, num_targets)
+    bucket = _bucket(position_table, time_table, bucket)
+    widths = _padded(q.shape[2]), _padded(v.shape[2])
+    config = FORWARD.pick(q, max(widths), rows)
+    queries, keys = config.constants["BLOCK_Q"], config.constants["BLOCK_K"]
+    work = _Programs(offsets, q.shape[0], max_length, {}).of(config, queries)
+    out = torch.empty(v.shape, dtype=v.dtype, device=v.device)
+    attend(
+        config, q, k, v, offsets, work.table, num_targets, scale_per_query, position_table,
+        time_table, timestamps, out, work.slots, work.most, max_length, alpha, scale, window,
+        contextual, min_full, divisor, mask, bucket, *widths, queries, keys, SPARE,
+    )  # fmt: skip
+    return out
+
+
+def backward(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    offsets: Tensor,
+    max_length: int,
+    scale: float,
+    scale_per_query: Tensor | None,
+    alpha: float,
+    window: int,
+    contextual: int,
+    min_full: int,
+    num_targets: Tensor | None,
+    position_table: Tensor | None,
+    time_table: Tensor | None,
+    timestamps: Tensor | None,
+    bucket: str,
+    divisor: float,
+    need_q: bool,
+    need_kv: bool,
+    need_bias: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    rows = offsets.shape[0] - 1
+    launched = grad.numel() > 0 and rows > 0 and max_length > 0
+    dq = _result(q, need_q, launched and q.numel() > 0)
+    dk = _result(k, need_kv, launched and k.numel() > 0)
+    dv = _result(v, need_kv, launched)
+    # In float64, so that neither the number of summands nor their order shows.
+    dposition, dtime = (
+        torch.zeros(table.shape, dtype=torch.float64, device=table.device)
+        if table is not None and need_bias
+        else None
+        for table in (position_table, time_table)
+    )
+    if launched:
+        narrow, (q, k) = q.shape[2] == 0, _with_width(q, k)
+        mask = _letters(window, contextual, min_full, num_targets)
+        bucket = _bucket(position_table, time_table, bucket)
+        widths = _padded(q.shape[2]), _padded(v.shape[2])
+        programs = _Programs(offsets, q.shape[0], max_length, {})
+        tensors = grad, q, k, v, offsets
+        extras = num_targets, scale_per_query, position_table, time_table, timestamps
+        numbers = max_length, alpha, scale, window, contextual, min_full, divisor, mask, bucket
+        if need_q and not narrow:
+            config = DQ.pick(q, max(widths), rows)
+            queries, keys = config.constants["BLOCK_Q"], config.constants["BLOCK_K"]
+            work = programs.of(config, queries)
+            attend_dq(
+                config, *tensors, work.table, *extras, dq, work.slots, work.most, *numbers,
+                *widths, queries, keys, SPARE,
+            )  # fmt: skip
+        if need_kv:
+            config = DKV.pick(q, max(widths), rows)
+            queries, keys = config.constants["BLOCK_Q"], config.constants["BLOCK_K"]
+            work = programs.of(config, keys)
+            target = torch.empty_like(k) if narrow else dk
+            attend_dkv(
+                config, *tensors, work.table, *extras, target, dv, work.slots, work.most, *numbers,
+                *widths, queries, keys, SPARE,
+            )  # fmt: skip
+        if dposition is not None or dtime is not None:
+            config = DBIAS.pick(q, max(widths), rows)
+            block = config.constants["BLOCK_Q"]
+            work = programs.of(config, block)
+            attend_dbias(
+                config, *tensors, work.table, *extras, dposition, dtime, work.slots, work.most,
+                *numbers, *widths, block, 2 if contextual else 1,
+            )  # fmt: skip
+    none = v.new_empty(0)
+    position_grad, time_grad = (
+        none if table is None or total is None else total.to(table.dtype)
+        for table, total in ((position_table, dposition), (time_table, dtime))
+    )
+    return dq, dk, dv, position_grad, time_grad
+
+
+class _Work(NamedTuple):
+    """The programs of a head: `slots` of them, listed in `table` or `most` a row."""
+
+    table: Tensor | None
+    slots: int
+    most: int
+
+
+class _Programs(NamedTuple):
+    """What the kernels of one call have in common; a work list is made once for each block size."""
+
+    offsets: Tensor
+    total: int
+    max_length: int
+    lists: dict[int, Tensor]
+
+    def of(self, config: Config, block: int) -> _Work:
+        """The programs that own blocks of `block` elements of every row.
+
+        A work list costs a launch. Where `most` programs a row are no more than it would list,
+        or, with rows short enough for form "direct", less than twice as many, it is left out.
+        """
+        rows = self.offsets.shape[0] - 1
+        most = -(-self.max_length // block)
+        listed = self.total // block + rows
+        if rows * most <= (2 * listed if config.form == "direct" else listed):
+            return _Work(None, rows * most, most)
+        table = self.lists.get(block)
+        if table is None:
+            table = work_list(self.offsets, self.total, self.max_length, block)
+            self.lists[block] = table
+        return _Work(table, table.shape[0], most)
+
+
+def _result(like: Tensor, needed: bool, written: bool) -> Tensor:
+    """[0] where it is not needed; 0 where no kernel writes it."""
+    if not needed:
+        return like.new_empty(0)
+    if not written:
+        return like.new_zeros(like.shape)
+    return torch.empty(like.shape, dtype=like.dtype, device=like.device)
+
+
+def _letters(window: int, contextual: int, min_full: int, num_targets: Tensor | None) -> str:
+    """MASK of the kernels, see `mask`."""
+    windowed = ("wf" if min_full > 0 else "w") if window > 0 else ""
+    targets = "" if num_targets is None else "t"
+    return windowed + ("c" if contextual > 0 else "") + targets
+
+
+def _bucket(position_table: Tensor | None, time_table: Tensor | None, bucket: str) -> str:
+    """BUCKET of the kernels: "" without a bias."""
+    return "" if position_table is None and time_table is None else bucket
+
+
+def _padded(width: int) -> int:
+    """The next power of two that a product takes."""
+    return max(16, 1 << (width - 1).bit_length())
+
+
+def _with_width(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """q and k, or, for D = 0, zeros of width 1: the same scores."""
+    if q.shape[2] > 0:
+        return q, k
+    zeros = q.new_zeros((*q.shape[:2], 1))
+    return zeros, zeros

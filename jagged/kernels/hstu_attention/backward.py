@@ -4,6 +4,8 @@ No atomics: a program owns a block of queries and visits its keys, or a block of
 queries. The scores are computed in both, seven products in place of five.
 """
 
+from typing import Any
+
 import helion.language as hl
 import torch
 from torch import Tensor
@@ -38,6 +40,7 @@ def attend_dq(
     dq: Tensor,
     slots: int,
     most: int,
+    max_length: int,
     alpha: float,
     scale: float,
     window: int,
@@ -69,13 +72,14 @@ def attend_dq(
             start = offsets[row].to(torch.int64)
             length = (offsets[row + 1] - offsets[row]).to(torch.int32)
             first = length * 0 + block * BLOCK_Q
-            if (first >= 0) & (first < length):
+            seen = torch.clamp(length, max=max_length)
+            if (first >= 0) & (first < seen):
                 limit = target_id(length, num_targets, row, contextual, MASK)
                 begin, full, edge, end, skip, jump = key_blocks(
-                    first, length, limit, window, contextual, min_full, MASK, BLOCK_Q, BLOCK_K
+                    first, seen, limit, window, contextual, min_full, MASK, BLOCK_Q, BLOCK_K
                 )
                 query = first + hl.arange(BLOCK_Q)
-                inside = query < length
+                inside = query < seen
                 queries = load_block(q, start + query, head, inside, D)
                 grads = load_block(grad, start + query, head, inside, V)
                 if time_table is not None:
@@ -89,14 +93,14 @@ def attend_dq(
                     for lead in hl.grid(full - begin):
                         acc = visit_keys(
                             acc, queries, grads, query, query_time, (begin + lead) * BLOCK_K, k, v,
-                            position_table, time_table, timestamps, start, length, limit, head,
+                            position_table, time_table, timestamps, start, seen, limit, head,
                             half, window, contextual, min_full, divisor, MASK, BUCKET, D, V,
                             BLOCK_K, True,
                         )  # fmt: skip
                 for inner in hl.grid(edge - full):
                     acc = visit_keys(
                         acc, queries, grads, query, query_time, (full + inner) * BLOCK_K, k, v,
-                        position_table, time_table, timestamps, start, length, limit, head,
+                        position_table, time_table, timestamps, start, seen, limit, head,
                         half, window, contextual, min_full, divisor, MASK, BUCKET, D, V,
                         BLOCK_K, False,
                     )  # fmt: skip
@@ -104,7 +108,7 @@ def attend_dq(
                     number = beyond(edge + last, skip, jump, "t" in MASK)
                     acc = visit_keys(
                         acc, queries, grads, query, query_time, number * BLOCK_K, k, v,
-                        position_table, time_table, timestamps, start, length, limit, head,
+                        position_table, time_table, timestamps, start, seen, limit, head,
                         half, window, contextual, min_full, divisor, MASK, BUCKET, D, V,
                         BLOCK_K, True,
                     )  # fmt: skip
@@ -125,20 +129,20 @@ def attend_dq(
 
 
 def visit_keys(
-    acc: Tensor,
-    queries: Tensor,
-    grads: Tensor,
-    query: Tensor,
-    query_time: Tensor | None,
-    first_key: Tensor,
-    k: Tensor,
-    v: Tensor,
-    position_table: Tensor | None,
-    time_table: Tensor | None,
-    timestamps: Tensor | None,
-    start: Tensor,
-    length: Tensor,
-    limit: Tensor,
+    acc: Any,
+    queries: Any,
+    grads: Any,
+    query: Any,
+    query_time: Any,
+    first_key: Any,
+    k: Any,
+    v: Any,
+    position_table: Any,
+    time_table: Any,
+    timestamps: Any,
+    start: Any,
+    length: Any,
+    limit: Any,
     head: int,
     half: float,
     window: int,
@@ -151,7 +155,7 @@ def visit_keys(
     V: int,
     BLOCK_K: int,
     MASKED: bool,
-) -> Tensor:
+) -> Any:
     """acc + dS keys for one block of keys; device code, inlined where it is called."""
     key = first_key + hl.arange(BLOCK_K)
     position = start + first_key + hl.arange(BLOCK_K)
@@ -194,6 +198,7 @@ def attend_dkv(
     dv: Tensor,
     slots: int,
     most: int,
+    max_length: int,
     alpha: float,
     scale: float,
     window: int,
@@ -233,14 +238,15 @@ def attend_dkv(
             else:
                 count = torch.clamp((length + (BLOCK_K - 1)) // BLOCK_K, max=most)
                 first = torch.where(block >= 0, count - 1 - block, -1) * BLOCK_K
-            if (first >= 0) & (first < length):
+            seen = torch.clamp(length, max=max_length)
+            if (first >= 0) & (first < seen):
                 limit = target_id(length, num_targets, row, contextual, MASK)
                 context, full, edge, end, skip, jump = query_blocks(
-                    first, length, limit, window, contextual, min_full, MASK, BLOCK_Q, BLOCK_K
+                    first, seen, limit, window, contextual, min_full, MASK, BLOCK_Q, BLOCK_K
                 )
                 diagonal = first // BLOCK_Q
                 key = first + hl.arange(BLOCK_K)
-                inside = key < length
+                inside = key < seen
                 keys = load_block(k, start + key, head, inside, D)
                 values = load_block(v, start + key, head, inside, V)
                 if time_table is not None:
@@ -255,23 +261,23 @@ def attend_dkv(
                     dk_acc, dv_acc = visit_queries(
                         dk_acc, dv_acc, keys, values, key, key_time, number * BLOCK_Q, q, grad,
                         scale_per_query, position_table, time_table, timestamps, start, length,
-                        limit, head, half, window, contextual, min_full, divisor, MASK, BUCKET,
-                        D, V, BLOCK_Q, True, True,
+                        seen, limit, head, half, window, contextual, min_full, divisor, MASK,
+                        BUCKET, D, V, BLOCK_Q, True, True,
                     )  # fmt: skip
                 for inner in hl.grid(edge - full):
                     dk_acc, dv_acc = visit_queries(
-                        dk_acc, dv_acc, keys, values, key, key_time, (full + inner) * BLOCK_Q, q, grad,
-                        scale_per_query, position_table, time_table, timestamps, start, length,
-                        limit, head, half, window, contextual, min_full, divisor, MASK, BUCKET,
-                        D, V, BLOCK_Q, False, False,
+                        dk_acc, dv_acc, keys, values, key, key_time, (full + inner) * BLOCK_Q, q,
+                        grad, scale_per_query, position_table, time_table, timestamps, start,
+                        length, seen, limit, head, half, window, contextual, min_full, divisor,
+                        MASK, BUCKET, D, V, BLOCK_Q, False, False,
                     )  # fmt: skip
                 for last in hl.grid(end - edge):
                     number = beyond(edge + last, skip, jump, "f" in MASK)
                     dk_acc, dv_acc = visit_queries(
                         dk_acc, dv_acc, keys, values, key, key_time, number * BLOCK_Q, q, grad,
                         scale_per_query, position_table, time_table, timestamps, start, length,
-                        limit, head, half, window, contextual, min_full, divisor, MASK, BUCKET,
-                        D, V, BLOCK_Q, True, MASK != "",
+                        seen, limit, head, half, window, contextual, min_full, divisor, MASK,
+                        BUCKET, D, V, BLOCK_Q, True, MASK != "",
                     )  # fmt: skip
                 if scale_per_query is None:
                     dk_acc = dk_acc * (alpha * scale)
@@ -293,22 +299,23 @@ def attend_dkv(
 
 
 def visit_queries(
-    dk_acc: Tensor,
-    dv_acc: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    key: Tensor,
-    key_time: Tensor | None,
-    first_query: Tensor,
-    q: Tensor,
-    grad: Tensor,
-    scale_per_query: Tensor | None,
-    position_table: Tensor | None,
-    time_table: Tensor | None,
-    timestamps: Tensor | None,
-    start: Tensor,
-    length: Tensor,
-    limit: Tensor,
+    dk_acc: Any,
+    dv_acc: Any,
+    keys: Any,
+    values: Any,
+    key: Any,
+    key_time: Any,
+    first_query: Any,
+    q: Any,
+    grad: Any,
+    scale_per_query: Any,
+    position_table: Any,
+    time_table: Any,
+    timestamps: Any,
+    start: Any,
+    length: Any,
+    seen: Any,
+    limit: Any,
     head: int,
     half: float,
     window: int,
@@ -322,14 +329,14 @@ def visit_queries(
     BLOCK_Q: int,
     PARTIAL: bool,
     MASKED: bool,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Any, Any]:
     """The sums after one block of queries, scores transposed; device code, inlined.
 
     PARTIAL: the block may reach past the row. Queries there are 0 and add nothing.
     """
     query = first_query + hl.arange(BLOCK_Q)
     position = start + first_query + hl.arange(BLOCK_Q)
-    inside = query < length if PARTIAL else None
+    inside = query < seen if PARTIAL else None
     queries = load_block(q, position, head, inside, D)
     grads = load_block(grad, position, head, inside, V)
     score = hl.dot(keys, queries.T) * half

@@ -1,38 +1,42 @@
 """The relative bias inside the kernels: looked up a block at a time, never stored."""
 
+from typing import Any
+
 import helion.language as hl
 import torch
-from torch import Tensor
 
 
-def bucket_of(
-    next_time: Tensor, key_time: Tensor, divisor: float, buckets: int, BUCKET: str
-) -> Tensor:
-    """clamp(int(f(max(|next_time - key_time|, 1)) / divisor), 0, buckets), f in float32."""
+def bucket_of(next_time: Any, key_time: Any, divisor: float, buckets: int, BUCKET: str) -> Any:
+    """clamp(int(f(max(|next_time - key_time|, 1)) / divisor), 0, buckets), f in float32.
+
+    The division is a rounded one: a square root on a bucket's edge must not fall below it, which
+    the approximate one that `/` compiles to would allow.
+    """
     distance = torch.clamp(torch.abs(next_time - key_time).to(torch.float32), min=1.0)
     width = torch.log(distance) if BUCKET == "log" else torch.sqrt(distance)
-    return torch.clamp((width / divisor).to(torch.int32), min=0, max=buckets)
+    level = hl.inline_triton("tl.div_rn({0}, {1})", args=(width, divisor), output_like=width)
+    return torch.clamp(level, max=buckets).to(torch.int32)
 
 
-def next_times(timestamps: Tensor, start: Tensor, query: Tensor, length: Tensor) -> Tensor:
+def next_times(timestamps: Any, start: Any, query: Any, length: Any) -> Any:
     """The time of the element after each query, of the last element for that one (and past it)."""
     return hl.load(timestamps, [start + torch.minimum(query + 1, length - 1)])
 
 
-def key_times(timestamps: Tensor, start: Tensor, key: Tensor, length: Tensor) -> Tensor:
+def key_times(timestamps: Any, start: Any, key: Any, length: Any) -> Any:
     return hl.load(timestamps, [start + torch.minimum(key, length - 1)])
 
 
 def relative_bias(
-    query: Tensor,
-    key: Tensor,
-    next_time: Tensor | None,
-    key_time: Tensor | None,
-    position_table: Tensor | None,
-    time_table: Tensor | None,
+    query: Any,
+    key: Any,
+    next_time: Any,
+    key_time: Any,
+    position_table: Any,
+    time_table: Any,
     divisor: float,
     BUCKET: str,
-) -> Tensor:
+) -> Any:
     """position_table[N - 1 + key - query] + time_table[bucket], float32; shapes broadcast."""
     bias = (query - key).to(torch.float32) * 0.0
     if position_table is not None:

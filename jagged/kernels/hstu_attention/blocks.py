@@ -1,29 +1,25 @@
 """Loads and stores of [rows, width] blocks of one head, padded to powers of two: device helpers."""
 
+from typing import Any
+
 import helion.language as hl
-import torch
-from torch import Tensor
 
 
-def load_block(
-    x: Tensor, position: Tensor, head: int, inside: Tensor | None, PADDED: int
-) -> Tensor:
+def load_block(x: Any, position: Any, head: int, inside: Any, PADDED: int) -> Any:
     """x[position, head, :] with 0 outside, [rows, PADDED]; `inside` [rows], None where all are."""
     lane = hl.arange(PADDED)
     mask = in_block(lane, inside, x.size(2), PADDED)
     return hl.load(x, [position, head, lane], extra_mask=mask)
 
 
-def store_block(
-    x: Tensor, position: Tensor, head: int, inside: Tensor, values: Tensor, PADDED: int
-) -> None:
+def store_block(x: Any, position: Any, head: int, inside: Any, values: Any, PADDED: int) -> None:
     """x[position, head, :] = values, where inside."""
     lane = hl.arange(PADDED)
     mask = in_block(lane, inside, x.size(2), PADDED)
     hl.store(x, [position, head, lane], values.to(x.dtype), extra_mask=mask)
 
 
-def in_block(lane: Tensor, inside: Tensor | None, WIDTH: int, PADDED: int) -> Tensor | None:
+def in_block(lane: Any, inside: Any, WIDTH: int, PADDED: int) -> Any:
     """The mask of such a block, None where it is full."""
     if PADDED == WIDTH:
         return None if inside is None else inside.unsqueeze(1)

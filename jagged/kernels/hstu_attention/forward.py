@@ -1,5 +1,7 @@
 """Forward of HSTU attention: one program owns a block of queries of one row and head."""
 
+from typing import Any
+
 import helion.language as hl
 import torch
 from torch import Tensor
@@ -26,6 +28,7 @@ def attend(
     out: Tensor,
     slots: int,
     most: int,
+    max_length: int,
     alpha: float,
     scale: float,
     window: int,
@@ -44,7 +47,8 @@ def attend(
 
     Program (head, slot) finds its row and block in `table` [slots, 2], or, without one, in the slot
     itself: `most` blocks a row. The last SPARE programs write 0 into the capacity tail. D and V
-    are the widths padded to powers of two.
+    are the widths padded to powers of two. Of a row longer than `max_length` only the first
+    `max_length` elements are queries and keys, under the mask of the whole row.
     """
     heads = hl.specialize(q.size(1))
     hl.specialize(q.size(2))
@@ -62,13 +66,14 @@ def attend(
             start = offsets[row].to(torch.int64)
             length = (offsets[row + 1] - offsets[row]).to(torch.int32)
             first = length * 0 + block * BLOCK_Q
-            if (first >= 0) & (first < length):
+            seen = torch.clamp(length, max=max_length)
+            if (first >= 0) & (first < seen):
                 limit = target_id(length, num_targets, row, contextual, MASK)
                 begin, full, edge, end, skip, jump = key_blocks(
-                    first, length, limit, window, contextual, min_full, MASK, BLOCK_Q, BLOCK_K
+                    first, seen, limit, window, contextual, min_full, MASK, BLOCK_Q, BLOCK_K
                 )
                 query = first + hl.arange(BLOCK_Q)
-                inside = query < length
+                inside = query < seen
                 queries = load_block(q, start + query, head, inside, D)
                 if time_table is not None:
                     query_time = next_times(timestamps, start, query, length)
@@ -80,21 +85,22 @@ def attend(
                 if "w" in MASK:
                     for lead in hl.grid(full - begin):
                         acc = visit(
-                            acc, queries, query, query_time, (begin + lead) * BLOCK_K, k, v, position_table,
-                            time_table, timestamps, start, length, limit, head, half, window,
-                            contextual, min_full, divisor, MASK, BUCKET, D, V, BLOCK_K, True,
+                            acc, queries, query, query_time, (begin + lead) * BLOCK_K, k, v,
+                            position_table, time_table, timestamps, start, seen, limit, head, half,
+                            window, contextual, min_full, divisor, MASK, BUCKET, D, V, BLOCK_K,
+                            True,
                         )  # fmt: skip
                 for inner in hl.grid(edge - full):
                     acc = visit(
-                        acc, queries, query, query_time, (full + inner) * BLOCK_K, k, v, position_table,
-                        time_table, timestamps, start, length, limit, head, half, window,
-                        contextual, min_full, divisor, MASK, BUCKET, D, V, BLOCK_K, False,
+                        acc, queries, query, query_time, (full + inner) * BLOCK_K, k, v,
+                        position_table, time_table, timestamps, start, seen, limit, head, half,
+                        window, contextual, min_full, divisor, MASK, BUCKET, D, V, BLOCK_K, False,
                     )  # fmt: skip
                 for last in hl.grid(end - edge):
                     number = beyond(edge + last, skip, jump, "t" in MASK)
                     acc = visit(
                         acc, queries, query, query_time, number * BLOCK_K, k, v, position_table,
-                        time_table, timestamps, start, length, limit, head, half, window,
+                        time_table, timestamps, start, seen, limit, head, half, window,
                         contextual, min_full, divisor, MASK, BUCKET, D, V, BLOCK_K, True,
                     )  # fmt: skip
                 if scale_per_query is None:
@@ -114,19 +120,19 @@ def attend(
 
 
 def visit(
-    acc: Tensor,
-    queries: Tensor,
-    query: Tensor,
-    query_time: Tensor | None,
-    first_key: Tensor,
-    k: Tensor,
-    v: Tensor,
-    position_table: Tensor | None,
-    time_table: Tensor | None,
-    timestamps: Tensor | None,
-    start: Tensor,
-    length: Tensor,
-    limit: Tensor,
+    acc: Any,
+    queries: Any,
+    query: Any,
+    query_time: Any,
+    first_key: Any,
+    k: Any,
+    v: Any,
+    position_table: Any,
+    time_table: Any,
+    timestamps: Any,
+    start: Any,
+    length: Any,
+    limit: Any,
     head: int,
     half: float,
     window: int,
@@ -139,7 +145,7 @@ def visit(
     V: int,
     BLOCK_K: int,
     MASKED: bool,
-) -> Tensor:
+) -> Any:
     """acc + silu(scores) values for one block of keys; device code, inlined where it is called."""
     key = first_key + hl.arange(BLOCK_K)
     inside = key < length if MASKED else None

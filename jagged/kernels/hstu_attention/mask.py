@@ -9,14 +9,13 @@ Symbols: n row length, `limit` the id of the targets (M0 of `jagged.HSTUMask`), 
 W `window`, F `min_full`. Scalars are 0-d int32 tensors, W, C and F ints.
 """
 
+from typing import Any
+
 import helion.language as hl
 import torch
-from torch import Tensor
 
 
-def target_id(
-    length: Tensor, num_targets: Tensor | None, row: Tensor, contextual: int, MASK: str
-) -> Tensor:
+def target_id(length: Any, num_targets: Any, row: Any, contextual: int, MASK: str) -> Any:
     """M0: the id that all targets of the row share, one past the last id of its history."""
     limit = length
     if num_targets is not None:
@@ -27,7 +26,7 @@ def target_id(
     return limit
 
 
-def identity(position: Tensor, limit: Tensor, contextual: int, MASK: str) -> Tensor:
+def identity(position: Any, limit: Any, contextual: int, MASK: str) -> Any:
     """id of the element at `position`: context shares 0, targets share `limit`."""
     if "c" in MASK:
         position = torch.clamp(position - (contextual - 1), min=0)
@@ -36,7 +35,7 @@ def identity(position: Tensor, limit: Tensor, contextual: int, MASK: str) -> Ten
     return position
 
 
-def first_position(identity: Tensor, contextual: int, MASK: str) -> Tensor:
+def first_position(identity: Any, contextual: int, MASK: str) -> Any:
     """The first element with this id or a later one."""
     if "c" in MASK:
         return torch.where(identity > 0, identity + (contextual - 1), 0)
@@ -44,14 +43,14 @@ def first_position(identity: Tensor, contextual: int, MASK: str) -> Tensor:
 
 
 def keep(
-    query: Tensor,
-    key: Tensor,
-    limit: Tensor,
+    query: Any,
+    key: Any,
+    limit: Any,
     window: int,
     contextual: int,
     min_full: int,
     MASK: str,
-) -> Tensor:
+) -> Any:
     """Whether the query sees the key; positions in the row, of shapes that broadcast."""
     if MASK == "":
         return query >= key
@@ -68,47 +67,50 @@ def keep(
     return kept | (query == key)
 
 
-def block_of(position: Tensor, BLOCK: int) -> Tensor:
+def block_of(position: Any, BLOCK: int) -> Any:
     """position // BLOCK, a power of two; also below 0."""
     return position >> (BLOCK.bit_length() - 1)
 
 
-def block_count(position: Tensor, BLOCK: int) -> Tensor:
+def block_count(position: Any, BLOCK: int) -> Any:
     """Blocks that begin before `position`."""
     return (position + (BLOCK - 1)) >> (BLOCK.bit_length() - 1)
 
 
-def beyond(number: Tensor, skip: Tensor, jump: Tensor, JUMPS: bool) -> Tensor:
+def beyond(number: Any, skip: Any, jump: Any, JUMPS: bool) -> Any:
     """The block that a loop's `number` means: blocks from `skip` on lie `jump` further."""
     return number + torch.where(number - skip >= 0, jump, 0) if JUMPS else number
 
 
-def from_context(number: Tensor, context: Tensor, diagonal: Tensor, JUMPS: bool) -> Tensor:
-    """The block that a loop's `number` means: the `context` blocks first, then from the diagonal."""
+def from_context(number: Any, context: Any, diagonal: Any, JUMPS: bool) -> Any:
+    """The block that a loop's `number` means: first `context` blocks, then from the diagonal."""
     if JUMPS:
         return number + torch.where(number - context >= 0, diagonal - context, 0)
     return diagonal + number
 
 
 def key_blocks(
-    first_query: Tensor,
-    length: Tensor,
-    limit: Tensor,
+    first_query: Any,
+    length: Any,
+    limit: Any,
     window: int,
     contextual: int,
     min_full: int,
     MASK: str,
     BLOCK_Q: int,
     BLOCK_K: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Key blocks that the queries from `first_query` on visit: (begin, full, edge, end, skip, jump).
+) -> tuple[Any, ...]:
+    """Key blocks for the queries from `first_query` on: (begin, full, edge, end, skip, jump).
 
     [begin, full) and [edge, end) need the mask, [full, edge) none. A block of [edge, end) numbered
     `skip` or more lies `jump` blocks further on: between the history and the diagonal of targets.
     """
     end = torch.minimum(first_query + BLOCK_Q, length)
     full_end = first_query
-    begin, full, skip, jump = 0, 0, 0, 0
+    begin: Any = 0
+    full: Any = 0
+    skip: Any = 0
+    jump: Any = 0
     history = limit + (contextual - 1) if "c" in MASK else limit
     if "t" in MASK:
         full_end = torch.minimum(full_end, history)
@@ -131,7 +133,9 @@ def key_blocks(
         begin = torch.where(context, 0, torch.where(alone, first_query, begin))
         full = torch.where(context | alone, begin, full)
         full_end = torch.where(context | alone, 0, full_end)
-        end = torch.where(context, torch.maximum(end, history), end)
+        end = torch.where(context, torch.minimum(torch.maximum(end, history), length), end)
+        if "t" in MASK:
+            jump = torch.where(alone, 0, jump)
     end = block_count(end, BLOCK_K) - jump
     edge = block_of(full_end, BLOCK_K)
     if "w" in MASK or "c" in MASK:
@@ -144,17 +148,26 @@ def key_blocks(
     return begin, full, edge, end, skip, jump
 
 
+def visits(number: Any, begin: Any, end: Any, skip: Any, jump: Any, MASK: str) -> Any:
+    """Whether key block `number` is one of those that `key_blocks` gave."""
+    if "t" not in MASK:
+        return (number >= begin) & (number < end)
+    outside = (number < skip) | (number >= skip + jump)
+    counted = torch.where(number < skip, number, number - jump)
+    return outside & (counted >= begin) & (counted < end)
+
+
 def query_blocks(
-    first_key: Tensor,
-    length: Tensor,
-    limit: Tensor,
+    first_key: Any,
+    length: Any,
+    limit: Any,
     window: int,
     contextual: int,
     min_full: int,
     MASK: str,
     BLOCK_Q: int,
     BLOCK_K: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Any, ...]:
     """Query blocks that visit the keys from `first_key` on: (context, full, edge, end, skip, jump).
 
     Context block i < `context` is query block i. The blocks from the diagonal to `full` need the
@@ -165,7 +178,9 @@ def query_blocks(
     past_key = torch.minimum(first_key + BLOCK_K, length)
     end = length
     full_end = length
-    context, skip, jump = 0, 0, 0
+    context: Any = 0
+    skip: Any = 0
+    jump: Any = 0
     history = limit + (contextual - 1) if "c" in MASK else limit
     if "w" in MASK:
         span = contextual if "c" in MASK else 1

@@ -1,11 +1,12 @@
 """The pointwise part of HSTU attention, shared by its kernels: silu and its derivative."""
 
+from typing import Any
+
 import helion.language as hl
 import torch
-from torch import Tensor
 
 
-def silu(half: Tensor, EXACT: bool) -> Tensor:
+def silu(half: Any, EXACT: bool) -> Any:
     """silu(2 * half), float32.
 
     EXACT is for float32 inputs. The other form has one special-function operation in place of two,
@@ -16,7 +17,7 @@ def silu(half: Tensor, EXACT: bool) -> Tensor:
     return half + half * _tanh(half)
 
 
-def silu_and_slope(half: Tensor, EXACT: bool) -> tuple[Tensor, Tensor]:
+def silu_and_slope(half: Any, EXACT: bool) -> tuple[Any, Any]:
     """silu(2 * half) and its derivative there, sigmoid + silu * (1 - sigmoid)."""
     if EXACT:
         sigmoid = torch.sigmoid(2.0 * half)
@@ -28,7 +29,7 @@ def silu_and_slope(half: Tensor, EXACT: bool) -> tuple[Tensor, Tensor]:
     return value, sigmoid + value - value * sigmoid
 
 
-def _tanh(x: Tensor) -> Tensor:
+def _tanh(x: Any) -> Any:
     return hl.inline_asm_elementwise(
         "tanh.approx.f32 $0, $1;", "=r,r", [x], dtype=torch.float32, is_pure=True, pack=1
     )

@@ -1,0 +1,61 @@
+"""Configurations of HSTU attention, see `jagged.tuning.configs`. Measured on an H200.
+
+The width is that of a head, the larger of D and V. BLOCK_Q and BLOCK_K are the queries and keys
+that a program takes at once. Form "direct": rows are short, so a program finds its row in its own
+number, without a work list, even where that leaves half of the programs idle.
+"""
+
+from typing import Any
+
+
+def _entry(queries: int, keys: int, warps: int, stages: int, form: str = "") -> dict[str, Any]:
+    return {
+        "form": form,
+        "constants": {"BLOCK_Q": queries, "BLOCK_K": keys},
+        "settings": {"num_warps": warps, "num_stages": stages},
+    }
+
+
+FORWARD = {
+    (9, 0): {
+        (2, 32, 256): _entry(64, 32, 4, 3, "direct"),
+        (2, 64, 256): _entry(64, 32, 4, 3, "direct"),
+        (2, 64, 1024): _entry(64, 32, 4, 3),
+        (2, 64, 8192): _entry(128, 64, 8, 3),
+        (2, 128, 128): _entry(64, 32, 4, 3, "direct"),
+        (2, 128, 1024): _entry(64, 32, 4, 3),
+        (2, 256, 1024): _entry(64, 32, 8, 2),
+        (4, 32, 256): _entry(32, 32, 4, 2),
+        (4, 128, 256): _entry(32, 32, 4, 2),
+    },
+}
+DQ = {
+    (9, 0): {
+        (2, 32, 256): _entry(64, 32, 4, 3),
+        (2, 64, 256): _entry(64, 32, 4, 3),
+        (2, 64, 1024): _entry(64, 64, 4, 2),
+        (2, 128, 128): _entry(64, 32, 4, 3, "direct"),
+        (2, 128, 1024): _entry(64, 64, 4, 2),
+        (2, 256, 1024): _entry(64, 32, 8, 2),
+        (4, 32, 256): _entry(32, 32, 4, 2),
+        (4, 128, 256): _entry(32, 32, 4, 2),
+    },
+}
+DKV = {
+    (9, 0): {
+        (2, 32, 256): _entry(32, 64, 4, 3, "direct"),
+        (2, 64, 256): _entry(32, 64, 4, 3, "direct"),
+        (2, 64, 1024): _entry(32, 64, 4, 3),
+        (2, 128, 128): _entry(32, 64, 4, 2, "direct"),
+        (2, 128, 1024): _entry(32, 64, 4, 3),
+        (2, 256, 1024): _entry(32, 64, 8, 2),
+        (4, 32, 256): _entry(32, 32, 4, 2),
+        (4, 128, 256): _entry(32, 32, 4, 2),
+    },
+}
+DBIAS = {
+    (9, 0): {
+        (2, 128, 256): _entry(64, 64, 8, 2),
+        (4, 128, 256): _entry(32, 32, 4, 2),
+    },
+}
