@@ -4,29 +4,169 @@ from jagged.tuning.configs import Table
 
 FORWARD: Table = {
     (9, 0): {
-        (2, 128, 4): {
+        (2, 32, 4): {
             "form": "rows",
             "constants": {"BLOCK": 8},
-            "settings": {"block_sizes": [4, 8, 8, 8], "num_warps": 4},
+            "settings": {"block_sizes": [16, 8, 8, 8], "num_warps": 4},
+        },
+        (2, 32, 16): {
+            "form": "row",
+            "constants": {"BLOCK": 16},
+            "settings": {"block_sizes": [32], "num_warps": 1},
+        },
+        (2, 32, 64): {
+            "form": "row",
+            "constants": {"BLOCK": 32},
+            "settings": {"block_sizes": [32], "num_warps": 1},
+        },
+        (2, 32, 512): {
+            "form": "row",
+            "constants": {"BLOCK": 128},
+            "settings": {"block_sizes": [32], "num_warps": 4},
+        },
+        (2, 128, 4): {
+            "form": "row",
+            "constants": {"BLOCK": 4},
+            "settings": {"block_sizes": [32], "num_warps": 1},
+        },
+        (2, 128, 16): {
+            "form": "row",
+            "constants": {"BLOCK": 4},
+            "settings": {"block_sizes": [32], "num_warps": 1},
         },
         (2, 128, 64): {
             "form": "row",
             "constants": {"BLOCK": 16},
             "settings": {"block_sizes": [32], "num_warps": 4},
+        },
+        (2, 128, 256): {
+            "form": "row",
+            "constants": {"BLOCK": 64},
+            "settings": {"block_sizes": [32], "num_warps": 8},
+        },
+        (2, 128, 512): {
+            "form": "row",
+            "constants": {"BLOCK": 64},
+            "settings": {"block_sizes": [32], "num_warps": 8},
+        },
+        (4, 32, 4): {
+            "form": "rows",
+            "constants": {"BLOCK": 8},
+            "settings": {"block_sizes": [16, 8, 8, 8], "num_warps": 4},
+        },
+        (4, 32, 16): {
+            "form": "row",
+            "constants": {"BLOCK": 16},
+            "settings": {"block_sizes": [32], "num_warps": 1},
+        },
+        (4, 32, 64): {
+            "form": "row",
+            "constants": {"BLOCK": 32},
+            "settings": {"block_sizes": [32], "num_warps": 1},
+        },
+        (4, 32, 512): {
+            "form": "row",
+            "constants": {"BLOCK": 128},
+            "settings": {"block_sizes": [32], "num_warps": 4},
+        },
+        (4, 128, 4): {
+            "form": "row",
+            "constants": {"BLOCK": 4},
+            "settings": {"block_sizes": [32], "num_warps": 1},
+        },
+        (4, 128, 16): {
+            "form": "row",
+            "constants": {"BLOCK": 8},
+            "settings": {"block_sizes": [32], "num_warps": 2},
+        },
+        (4, 128, 256): {
+            "form": "row",
+            "constants": {"BLOCK": 64},
+            "settings": {"block_sizes": [32], "num_warps": 8},
         },
     },
 }
 BACKWARD: Table = {
     (9, 0): {
-        (2, 128, 4): {
+        (2, 32, 4): {
             "form": "rows",
-            "constants": {"BLOCK": 8, "ROWS": 4},
-            "settings": {"block_sizes": [8, 8], "num_warps": 4},
+            "constants": {"BLOCK": 8, "ROWS": 2},
+            "settings": {"block_sizes": [8, 8], "num_warps": 1},
+        },
+        (2, 32, 16): {
+            "form": "row",
+            "constants": {"BLOCK": 8},
+            "settings": {"block_sizes": [32], "num_warps": 1},
+        },
+        (2, 32, 64): {
+            "form": "row",
+            "constants": {"BLOCK": 16},
+            "settings": {"block_sizes": [32], "num_warps": 2},
+        },
+        (2, 32, 512): {
+            "form": "row",
+            "constants": {"BLOCK": 128},
+            "settings": {"block_sizes": [32], "num_warps": 4},
+        },
+        (2, 128, 4): {
+            "form": "row",
+            "constants": {"BLOCK": 4},
+            "settings": {"block_sizes": [32], "num_warps": 1},
+        },
+        (2, 128, 16): {
+            "form": "row",
+            "constants": {"BLOCK": 4},
+            "settings": {"block_sizes": [32], "num_warps": 1},
         },
         (2, 128, 64): {
             "form": "row",
             "constants": {"BLOCK": 16},
+            "settings": {"block_sizes": [32], "num_warps": 2},
+        },
+        (2, 128, 256): {
+            "form": "row",
+            "constants": {"BLOCK": 64},
+            "settings": {"block_sizes": [32], "num_warps": 8},
+        },
+        (2, 128, 512): {
+            "form": "row",
+            "constants": {"BLOCK": 64},
+            "settings": {"block_sizes": [32], "num_warps": 8},
+        },
+        (4, 32, 4): {
+            "form": "rows",
+            "constants": {"BLOCK": 8, "ROWS": 2},
+            "settings": {"block_sizes": [8, 8], "num_warps": 1},
+        },
+        (4, 32, 16): {
+            "form": "row",
+            "constants": {"BLOCK": 8},
+            "settings": {"block_sizes": [32], "num_warps": 1},
+        },
+        (4, 32, 64): {
+            "form": "row",
+            "constants": {"BLOCK": 16},
+            "settings": {"block_sizes": [32], "num_warps": 2},
+        },
+        (4, 32, 512): {
+            "form": "row",
+            "constants": {"BLOCK": 128},
             "settings": {"block_sizes": [32], "num_warps": 4},
+        },
+        (4, 128, 4): {
+            "form": "rows",
+            "constants": {"BLOCK": 8, "ROWS": 2},
+            "settings": {"block_sizes": [8, 8], "num_warps": 2},
+        },
+        (4, 128, 16): {
+            "form": "row",
+            "constants": {"BLOCK": 8},
+            "settings": {"block_sizes": [32], "num_warps": 1},
+        },
+        (4, 128, 256): {
+            "form": "row",
+            "constants": {"BLOCK": 64},
+            "settings": {"block_sizes": [32], "num_warps": 8},
         },
     },
 }
