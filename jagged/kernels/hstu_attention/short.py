@@ -1,0 +1,217 @@
+"""HSTU attention where rows are short: no work list, one loop of keys, heads in turn.
+
+There the time goes into the bytes and into the latency of a program, not into products. A program
+finds its row by a search in `offsets` itself, so that nothing runs before it; it has one loop, all
+of it under the mask, because a second loop waits for memory once more; and with HEADS > 1 it runs
+several heads through that loop, so that the loads of the next head overlap the products of this.
+"""
+
+import helion.language as hl
+import torch
+from torch import Tensor
+
+from jagged.kernels.hstu_attention.blocks import load_block, store_block
+from jagged.kernels.hstu_attention.mask import block_count, keep, target_id
+from jagged.kernels.hstu_attention.score import silu
+from jagged.tuning.launch import launchable
+
+FAN = 32  # rows that one step of the search looks at
+
+
+def short_slots(total: int, rows: int, block: int) -> int:
+    """Programs a head that `find_block` serves: every block of every row has one."""
+    return total // block + rows
+
+
+def search_levels(rows: int) -> int:
+    """Steps of the search among `rows` rows, a compile-time number."""
+    levels = 1
+    while FAN**levels < rows:
+        levels += 1
+    return levels
+
+
+def find_block(
+    offsets: Tensor, slot: Tensor, rows: int, LEVELS: int, BLOCK: int
+) -> tuple[Tensor, Tensor]:
+    """The row of a slot and its number within the row's slots; device code, inlined.
+
+    Row r owns the slots from offsets[r] // BLOCK + r on: at least as many as it has blocks, at
+    most one more. Each step narrows the row down to 1 / FAN, by one load of FAN offsets.
+    """
+    row = slot * 0
+    shift = BLOCK.bit_length() - 1
+    for level in range(LEVELS):
+        step = FAN ** (LEVELS - 1 - level)
+        other = hl.arange(FAN) * step + row
+        known = other < rows
+        begin = hl.load(offsets, [torch.where(known, other, 0)])
+        known = known & ((begin >> shift) + other <= slot)
+        row = row + (torch.sum(known.to(torch.int32), 0, dtype=torch.int32) - 1) * step
+    return row, slot - (hl.load(offsets, [row]) >> shift).to(torch.int32) - row
+
+
+@launchable(dot=True)
+def attend_short(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    offsets: Tensor,
+    num_targets: Tensor | None,
+    scale_per_query: Tensor | None,
+    out: Tensor,
+    slots: int,
+    max_length: int,
+    alpha: float,
+    scale: float,
+    window: int,
+    contextual: int,
+    min_full: int,
+    MASK: hl.constexpr,
+    D: hl.constexpr,
+    V: hl.constexpr,
+    BLOCK_Q: hl.constexpr,
+    BLOCK_K: hl.constexpr,
+    LEVELS: hl.constexpr,
+    HEADS: hl.constexpr,
+    SPARE: hl.constexpr,
+) -> None:
+    """out [T, H, V] from q, k [T, H, D] and v [T, H, V]; a program serves HEADS heads.
+
+    The last SPARE programs write 0 into the capacity tail.
+    """
+    heads = hl.specialize(q.size(1))
+    hl.specialize(q.size(2))
+    hl.specialize(v.size(2))
+    rows = offsets.size(0) - 1
+    total = q.size(0)
+    for group, slot in hl.grid([heads // HEADS, slots + SPARE]):
+        if slot < slots:
+            row, block = find_block(offsets, slot, rows, LEVELS, BLOCK_Q)
+            start = offsets[row].to(torch.int64)
+            length = (offsets[row + 1] - offsets[row]).to(torch.int32)
+            first = block * BLOCK_Q
+            if first < length:
+                limit = target_id(length, num_targets, row, contextual, MASK)
+                query = first + hl.arange(BLOCK_Q)
+                # Elements past max_length are neither queries nor keys: as zeros they give 0.
+                seen = torch.clamp(length, max=max_length)
+                inside = query < seen
+                mine = query < length
+                end = seen if "c" in MASK else torch.minimum(first + BLOCK_Q, seen)
+                count = block_count(end, BLOCK_K)
+                half = alpha * 0.5
+                if HEADS == 1:
+                    queries = load_block(q, start + query, group, inside, D)
+                    acc = hl.zeros([BLOCK_Q, V], dtype=torch.float32)
+                    for number in hl.grid(count):
+                        acc = visit_short(
+                            acc, queries, query, number * BLOCK_K, k, v, start, seen, limit,
+                            group, half, window, contextual, min_full, MASK, D, V, BLOCK_K,
+                        )  # fmt: skip
+                    store_scaled(acc, out, start, query, mine, group, scale, scale_per_query, V)
+                else:
+                    acc = hl.zeros([BLOCK_Q, V], dtype=torch.float32)
+                    for turn in hl.grid(count * HEADS):
+                        head = turn // count
+                        number = turn - head * count
+                        head = group * HEADS + head
+                        queries = load_turn(q, start + query, head, inside, D)
+                        acc = torch.where(number == 0, 0.0, acc)
+                        acc = visit_short(
+                            acc, queries, query, number * BLOCK_K, k, v, start, seen, limit,
+                            head, half, window, contextual, min_full, MASK, D, V, BLOCK_K,
+                        )  # fmt: skip
+                        if number == count - 1:
+                            store_scaled(
+                                acc, out, start, query, mine, head, scale, scale_per_query, V
+                            )
+        else:
+            past = offsets[rows].to(torch.int64)
+            begin_tail = past + (slot - slots) * BLOCK_Q
+            turns = (total - begin_tail + (SPARE * BLOCK_Q - 1)) // (SPARE * BLOCK_Q)
+            for tail in hl.grid(turns):
+                position = begin_tail + tail * (SPARE * BLOCK_Q) + hl.arange(BLOCK_Q)
+                for other in hl.grid(HEADS):
+                    zeros = hl.zeros([BLOCK_Q, V], dtype=torch.float32)
+                    store_block(out, position, group * HEADS + other, position < total, zeros, V)
+
+
+def visit_short(
+    acc: Tensor,
+    queries: Tensor,
+    query: Tensor,
+    first_key: Tensor,
+    k: Tensor,
+    v: Tensor,
+    start: Tensor,
+    length: Tensor,
+    limit: Tensor,
+    head: int | Tensor,
+    half: float,
+    window: int,
+    contextual: int,
+    min_full: int,
+    MASK: str,
+    D: int,
+    V: int,
+    BLOCK_K: int,
+) -> Tensor:
+    """acc + silu(scores) values for one block of keys; device code, inlined where it is called."""
+    key = first_key + hl.arange(BLOCK_K)
+    inside = key < length
+    if isinstance(head, Tensor):
+        keys = load_turn(k, start + key, head, inside, D)
+        values = load_turn(v, start + key, head, inside, V)
+    else:
+        keys = load_block(k, start + key, head, inside, D)
+        values = load_block(v, start + key, head, inside, V)
+    weight = silu(hl.dot(queries, keys.T) * half, queries.dtype == torch.float32)
+    kept = keep(query.unsqueeze(1), key.unsqueeze(0), limit, window, contextual, min_full, MASK)
+    weight = torch.where(kept, weight, 0.0)
+    total: Tensor = hl.dot(weight.to(v.dtype), values, acc=acc)
+    return total
+
+
+def store_scaled(
+    acc: Tensor,
+    out: Tensor,
+    start: Tensor,
+    query: Tensor,
+    inside: Tensor,
+    head: int | Tensor,
+    scale: float,
+    scale_per_query: Tensor | None,
+    V: int,
+) -> None:
+    """out[start + query, head, :] = scale * acc, where inside."""
+    if scale_per_query is None:
+        acc = acc * scale
+    else:
+        factor = hl.load(scale_per_query, [start + query], extra_mask=inside)
+        acc = acc * factor.to(torch.float32)[:, None]
+    if isinstance(head, Tensor):
+        store_turn(out, start + query, head, inside, acc, V)
+    else:
+        store_block(out, start + query, head, inside, acc, V)
+
+
+def load_turn(x: Tensor, position: Tensor, head: Tensor, inside: Tensor, PADDED: int) -> Tensor:
+    """`load_block` for a head that is a number on the device."""
+    lane = hl.arange(PADDED).unsqueeze(0)
+    mask = inside.unsqueeze(1)
+    if x.size(2) != PADDED:
+        mask = mask & (lane < x.size(2))
+    block: Tensor = hl.load(x, [position.unsqueeze(1), lane * 0 + head, lane], extra_mask=mask)
+    return block
+
+
+def store_turn(
+    x: Tensor, position: Tensor, head: Tensor, inside: Tensor, values: Tensor, PADDED: int
+) -> None:
+    """`store_block` for a head that is a number on the device."""
+    lane = hl.arange(PADDED).unsqueeze(0)
+    mask = inside.unsqueeze(1)
+    if x.size(2) != PADDED:
+        mask = mask & (lane < x.size(2))
+    hl.store(x, [position.unsqueeze(1), lane * 0 + head, lane], values.to(x.dtype), extra_mask=mask)
