@@ -59,9 +59,9 @@ def hstu_attention(
         [T, H, V] in the dtype of `v`; 0 past `offsets[-1]`, where nothing is read. An empty row has
         no elements and so no result. Scores and sums are float32 (float64 for float64); P is
         rounded to the dtype of `v` before the second product, in the gradient of `v` as well.
-        Deterministic, and a row's result does not depend on the rows beside it; only the gradients
-        of the tables of `bias` may be non-deterministic on a GPU. A NaN or inf may spread over its
-        row, never to another.
+        Deterministic, but for the gradients of the tables of `bias` on a GPU. The rows beside a row
+        do not enter its result: how it is scaled, padded and cut depends on that row alone. A NaN
+        or inf may spread over its row, never to another.
 
     Raises:
         TypeError, ValueError: an argument has a wrong dtype, rank, shape, stride or device;
@@ -101,15 +101,17 @@ def hstu_attention(
     else:
         _check_bias(bias, q, max_length)
     per_query = scale if isinstance(scale, Tensor) else None
+    # float() makes torch.compile read a factor here: one that two calls share (a default, a layer
+    # used twice) and that is first read inside `apply` cannot be traced a second time.
     arguments = (
         q,
         k,
         v,
         offsets,
         max_length,
-        1.0 if isinstance(scale, Tensor) else scale,
+        1.0 if isinstance(scale, Tensor) else float(scale),
         per_query,
-        max(q.shape[2], 1) ** -0.5 if alpha is None else alpha,
+        max(q.shape[2], 1) ** -0.5 if alpha is None else float(alpha),
         mask.window,
         mask.contextual,
         mask.min_full,
@@ -118,7 +120,7 @@ def hstu_attention(
         bias.time_table,
         bias.timestamps if bias.time_table is not None else None,
         bias.bucket,
-        bias.divisor,
+        float(bias.divisor),
     )
     if needs_gradient(q, k, v, bias.position_table, bias.time_table):
         return record(_HstuAttention, *arguments)
