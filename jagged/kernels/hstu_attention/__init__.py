@@ -19,6 +19,9 @@ from jagged.tuning.configs import Config, ConfigTable
 FORWARD = ConfigTable(configs.FORWARD)
 DQ = ConfigTable(configs.DQ)
 DKV = ConfigTable(configs.DKV)
+FORWARD_BIASED = ConfigTable(configs.FORWARD_BIASED)
+DQ_BIASED = ConfigTable(configs.DQ_BIASED)
+DKV_BIASED = ConfigTable(configs.DKV_BIASED)
 DBIAS = ConfigTable(configs.DBIAS)
 
 SPARE = 32  # programs of each head that write 0 into the capacity tail
@@ -50,7 +53,7 @@ def forward(
     mask = _letters(window, contextual, min_full, num_targets)
     bucket = _bucket(position_table, time_table, bucket)
     widths = _padded(q.shape[2]), _padded(v.shape[2])
-    config = FORWARD.pick(q, max(widths), rows)
+    config = (FORWARD_BIASED if bucket else FORWARD).pick(q, max(widths), rows)
     queries, keys = config.constants["BLOCK_Q"], config.constants["BLOCK_K"]
     work = _Programs(offsets, q.shape[0], max_length, {}).of(config, queries)
     out = torch.empty(v.shape, dtype=v.dtype, device=v.device)
@@ -107,7 +110,7 @@ def backward(
         extras = num_targets, scale_per_query, position_table, time_table, timestamps
         numbers = max_length, alpha, scale, window, contextual, min_full, divisor, mask, bucket
         if need_q and not narrow:
-            config = DQ.pick(q, max(widths), rows)
+            config = (DQ_BIASED if bucket else DQ).pick(q, max(widths), rows)
             queries, keys = config.constants["BLOCK_Q"], config.constants["BLOCK_K"]
             work = programs.of(config, queries)
             attend_dq(
@@ -115,7 +118,7 @@ def backward(
                 *widths, queries, keys, SPARE,
             )  # fmt: skip
         if need_kv:
-            config = DKV.pick(q, max(widths), rows)
+            config = (DKV_BIASED if bucket else DKV).pick(q, max(widths), rows)
             queries, keys = config.constants["BLOCK_Q"], config.constants["BLOCK_K"]
             work = programs.of(config, keys)
             target = torch.empty_like(k) if narrow else dk

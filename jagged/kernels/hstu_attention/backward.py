@@ -74,6 +74,13 @@ def attend_dq(
             first = length * 0 + block * BLOCK_Q
             seen = torch.clamp(length, max=max_length)
             if (first >= 0) & (first < seen):
+                # Elements past max_length, of which a row has none as a rule: before the loops,
+                # where this costs them no registers.
+                rest = torch.where(first + BLOCK_Q < seen, 0, length - seen)
+                for surplus in hl.grid((rest + (BLOCK_Q - 1)) // BLOCK_Q):
+                    skipped = seen + surplus * BLOCK_Q + hl.arange(BLOCK_Q)
+                    nothing = hl.zeros([BLOCK_Q, D], dtype=torch.float32)
+                    store_block(dq, start + skipped, head, skipped < length, nothing, D)
                 limit = target_id(length, num_targets, row, contextual, MASK)
                 begin, full, edge, end, skip, jump = key_blocks(
                     first, seen, limit, window, contextual, min_full, MASK, BLOCK_Q, BLOCK_K
@@ -237,9 +244,19 @@ def attend_dkv(
                 first = length * 0 + block * BLOCK_K
             else:
                 count = torch.clamp((length + (BLOCK_K - 1)) // BLOCK_K, max=most)
-                first = torch.where(block >= 0, count - 1 - block, -1) * BLOCK_K
+                first = (count - 1 - block) * BLOCK_K
+                first = torch.where(block >= 0, first, -1)
             seen = torch.clamp(length, max=max_length)
             if (first >= 0) & (first < seen):
+                # Elements past max_length, of which a row has none as a rule: before the loops,
+                # where this costs them no registers.
+                rest = torch.where(first + BLOCK_K < seen, 0, length - seen)
+                for surplus in hl.grid((rest + (BLOCK_K - 1)) // BLOCK_K):
+                    skipped = seen + surplus * BLOCK_K + hl.arange(BLOCK_K)
+                    nothing = hl.zeros([BLOCK_K, D], dtype=torch.float32)
+                    store_block(dk, start + skipped, head, skipped < length, nothing, D)
+                    nothing_v = hl.zeros([BLOCK_K, V], dtype=torch.float32)
+                    store_block(dv, start + skipped, head, skipped < length, nothing_v, V)
                 limit = target_id(length, num_targets, row, contextual, MASK)
                 context, full, edge, end, skip, jump = query_blocks(
                     first, seen, limit, window, contextual, min_full, MASK, BLOCK_Q, BLOCK_K

@@ -48,7 +48,7 @@ def attend(
     Program (head, slot) finds its row and block in `table` [slots, 2], or, without one, in the slot
     itself: `most` blocks a row. The last SPARE programs write 0 into the capacity tail. D and V
     are the widths padded to powers of two. Of a row longer than `max_length` only the first
-    `max_length` elements are queries and keys, under the mask of the whole row.
+    `max_length` elements are queries and keys, under the mask of the whole row; the others get 0.
     """
     heads = hl.specialize(q.size(1))
     hl.specialize(q.size(2))
@@ -68,6 +68,13 @@ def attend(
             first = length * 0 + block * BLOCK_Q
             seen = torch.clamp(length, max=max_length)
             if (first >= 0) & (first < seen):
+                # Elements past max_length, of which a row has none as a rule: before the loops,
+                # where this costs them no registers.
+                rest = torch.where(first + BLOCK_Q < seen, 0, length - seen)
+                for surplus in hl.grid((rest + (BLOCK_Q - 1)) // BLOCK_Q):
+                    skipped = seen + surplus * BLOCK_Q + hl.arange(BLOCK_Q)
+                    nothing = hl.zeros([BLOCK_Q, V], dtype=torch.float32)
+                    store_block(out, start + skipped, head, skipped < length, nothing, V)
                 limit = target_id(length, num_targets, row, contextual, MASK)
                 begin, full, edge, end, skip, jump = key_blocks(
                     first, seen, limit, window, contextual, min_full, MASK, BLOCK_Q, BLOCK_K
