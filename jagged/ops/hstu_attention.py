@@ -280,7 +280,7 @@ class _HstuAttention(torch.autograd.Function):
     " float scale, Tensor? scale_per_query, float alpha, int window, int contextual, int min_full,"
     " Tensor? num_targets, Tensor? position_table, Tensor? time_table, Tensor? timestamps,"
     " str bucket, float divisor) -> Tensor",
-    cuda="eager",
+    cuda="kernels",
 )
 def _forward(
     q: Tensor,
@@ -310,7 +310,7 @@ def _forward(
     " int contextual, int min_full, Tensor? num_targets, Tensor? position_table,"
     " Tensor? time_table, Tensor? timestamps, str bucket, float divisor, bool need_q,"
     " bool need_kv, bool need_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-    cuda="eager",
+    cuda="kernels",
 )
 def _backward(
     grad: Tensor,
