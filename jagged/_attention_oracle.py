@@ -6,6 +6,7 @@ loop as plain torch in the dtype of the inputs, against which errors are budgete
 
 import itertools
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -76,6 +77,8 @@ def _attend(
     if alpha is None:
         alpha = 1 / math.sqrt(max(q.shape[2], 1))
     per_query = torch.as_tensor(scale, dtype=dtype, device=q.device).expand(q.shape[0])
+    if bias is not None:
+        bias = _in(bias, dtype)
     bounds = offsets.tolist()
     rows = []
     for row, (start, end) in enumerate(itertools.pairwise(bounds)):
@@ -85,34 +88,45 @@ def _attend(
         query, key, value = (x[span].to(dtype).transpose(0, 1) for x in (q, k, v))
         scores = alpha * (query @ key.mT)  # [H, query, key]
         if bias is not None:
-            scores = scores + _bias(bias, slice(start, end), dtype)[:seen, :seen]
+            scores = scores + _bias(bias, slice(start, end))[:seen, :seen]
         targets = None if num_targets is None else int(num_targets[row])
         keep = (mask or HSTUMask()).keep(length, targets)[:seen, :seen].to(q.device)
         weights = torch.where(keep, functional.silu(scores), 0.0) * per_query[span, None]
-        if dtype == torch.float32:
-            weights = weights.to(v.dtype).to(dtype)
+        if dtype != torch.float64:
+            # The value is rounded, the gradient passes through unrounded.
+            weights = weights + (weights.to(v.dtype).to(dtype) - weights).detach()
         rows.append((weights @ value).transpose(0, 1))
         rows.append(value.new_zeros((length - seen, *v.shape[1:])))
     rows.append(torch.zeros((v.shape[0] - bounds[-1], *v.shape[1:]), dtype=dtype, device=v.device))
     return torch.cat(rows)
 
 
-def _bias(bias: BucketedBias, span: slice, dtype: torch.dtype) -> Tensor:
+def _in(bias: BucketedBias, dtype: torch.dtype) -> BucketedBias:
+    """The same bias with tables in `dtype`."""
+    position, time = bias.position_table, bias.time_table
+    return replace(
+        bias,
+        position_table=None if position is None else position.to(dtype),
+        time_table=None if time is None else time.to(dtype),
+    )
+
+
+def _bias(bias: BucketedBias, span: slice) -> Tensor:
     """[n, n]: what is added to the scores of one row, queries first."""
     length = span.stop - span.start
     some = bias.time_table if bias.position_table is None else bias.position_table
     if some is None:
-        return torch.zeros((length, length), dtype=dtype)
-    added = torch.zeros((length, length), dtype=dtype, device=some.device)
+        return torch.zeros((length, length))
+    added = some.new_zeros((length, length))
     if bias.position_table is not None:
-        table = bias.position_table.to(dtype)
+        table = bias.position_table
         position = torch.arange(length, device=table.device)
         center = (table.shape[0] - 1) // 2
         # A row longer than the table's N has pairs without an entry; the caller drops them.
         index = center + position[None, :] - position[:, None]
         added = added + table[index.clamp(0, table.shape[0] - 1)]
     if bias.time_table is not None and bias.timestamps is not None:
-        table = bias.time_table.to(dtype)
+        table = bias.time_table
         time = bias.timestamps[span]
         following = torch.cat([time[1:], time[-1:]])
         # The bucket is defined in float32, as in the published code, whatever `dtype` is.

@@ -47,10 +47,14 @@ class HSTUMask:
 
     def __post_init__(self) -> None:
         for name in ("window", "contextual", "min_full"):
-            checks.max_length(getattr(self, name), name)
+            checks.length(name, getattr(self, name))
 
     def keep(self, length: int, targets: int | None = None) -> Tensor:
-        """[length, length] bool: query i (first dimension) sees key j. The meaning of the mask."""
+        """[length, length] bool: query i (first dimension) sees key j. The meaning of the mask.
+
+        `targets` outside 0..length is taken as the nearest end, None as rows without targets.
+        """
+        checks.length("length", length)
         position = torch.arange(length)
         identity = position
         history = length
@@ -112,13 +116,20 @@ class BucketedBias:
         if self.bucket not in ("log", "sqrt"):
             raise ValueError(f'bucket must be "log" or "sqrt", got {self.bucket!r}')
         if not self.divisor > 0:
-            raise ValueError(f"divisor must be positive, got {self.divisor}")
-        if self.time_table is not None and self.timestamps is None:
-            raise ValueError("timestamps must be given with a time_table: [T] int64, got None")
-        if self.position_table is not None and (
-            self.position_table.ndim != 1 or self.position_table.shape[0] % 2 == 0
-        ):
-            raise ValueError(
-                "position_table must have shape [2 * N - 1], "
-                f"got {checks.shape_of(self.position_table)}"
-            )
+            raise ValueError(f"divisor must be positive, got {self.divisor}: 0.301 is usual")
+        position, time = self.position_table, self.time_table
+        if position is not None:
+            checks.tensor("position_table", position)
+            if position.ndim != 1 or position.shape[0] % 2 == 0:
+                raise ValueError(
+                    "position_table must have shape [2 * N - 1] for rows of at most N elements, "
+                    f"got {checks.shape_of(position)}"
+                )
+        if time is not None:
+            checks.tensor("time_table", time)
+            if time.ndim != 1 or time.shape[0] == 0:
+                raise ValueError(
+                    f"time_table must have shape [buckets + 1], got {checks.shape_of(time)}"
+                )
+            if self.timestamps is None:
+                raise ValueError("timestamps must be given with a time_table: [T] int64, got None")

@@ -82,18 +82,16 @@ class BlockBias(NamedTuple):
             scores += _look_up(self.bias.time_table, self.bucket)
 
     def add_gradient(self, grad: Tensor, position: Tensor | None, time: Tensor | None) -> None:
-        """Add the sums of `grad` [R, queries, keys] by entry to the gradients of the tables."""
+        """Add `grad` [R, queries, keys] to the entries of `position` and `time`, in float64.
+
+        An entry is a sum over many pairs, added one by one: float32 would not do.
+        """
         if time is not None and self.bucket is not None:
-            _sum_by_entry(grad, self.bucket, time)
+            time.index_add_(0, self.bucket.flatten(), grad.flatten().to(time.dtype))
         if position is not None and self.position is not None:
-            _sum_by_entry(grad.sum(0), self.position, position)
+            of_rows = grad.sum(0, dtype=position.dtype)
+            position.index_add_(0, self.position.flatten(), of_rows.flatten())
 
 
 def _look_up(table: Tensor, entry: Tensor) -> Tensor:
     return table.index_select(0, entry.flatten()).view(entry.shape)
-
-
-def _sum_by_entry(values: Tensor, entry: Tensor, total: Tensor) -> None:
-    """Add to `total` [entries]. A block is summed by itself first: so float32 is exact enough."""
-    part = values.new_zeros(total.shape)
-    total += part.index_add_(0, entry.flatten(), values.flatten())

@@ -15,8 +15,8 @@ from jagged.eager._hstu_plan import Budget, Tile, sections
 from jagged.eager._hstu_tile import Setting, products
 from jagged.eager._rows import accumulation_dtype
 
-_SECTION_BYTES = 2**26
-_BLOCK_SCORES = 2**18
+_SECTION_BYTES = 2**26  # of the padded results of one section
+_BLOCK_SCORES = 2**19  # elements of one block of scores: larger ones leave the caches
 
 
 def forward(
@@ -107,7 +107,6 @@ def backward(
         x.new_zeros(x.shape) if needed else None
         for x, needed in ((q, need_q), (k, need_kv), (v, need_kv))
     ]
-    # Blocks are summed in the accumulation dtype, their sums in float64: there may be millions.
     tables = (position_table, time_table)
     table_sums = [
         torch.zeros_like(table, dtype=torch.float64) if table is not None and need_bias else None
@@ -135,10 +134,9 @@ def backward(
             for result, out in zip(results, outs, strict=True):
                 if result is not None and out is not None:
                     section.write(result, out)
-    none = v.new_zeros(0)
-    dq, dk, dv = (none if out is None else out for out in outs)
+    dq, dk, dv = (v.new_zeros(0) if out is None else out for out in outs)
     dposition, dtime = (
-        none if table is None or total is None else total.to(table.dtype)
+        v.new_zeros(0) if table is None or total is None else total.to(table.dtype)
         for table, total in zip(tables, table_sums, strict=True)
     )
     return dq, dk, dv, dposition, dtime
