@@ -38,6 +38,7 @@ def main(arguments: list[str] | None = None) -> list[TestRecord]:
     settings, folder, resume = parse(arguments)
     started = time.perf_counter()
     device = choose_device(settings.device)
+    torch.set_num_threads(settings.threads)
     try:
         sequences = load(settings)
         split = leave_one_out(sequences, settings.max_length)

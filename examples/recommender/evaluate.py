@@ -31,7 +31,7 @@ def target_ranks(scores: Tensor, targets: Tensor) -> Tensor:
     earns nothing.
     """
     target_scores = scores.gather(1, targets[:, None])
-    return (~(scores < target_scores)).sum(1) - 1
+    return scores.shape[1] - 1 - (scores < target_scores).sum(1)
 
 
 def metrics_of_ranks(ranks: Tensor) -> Metrics:

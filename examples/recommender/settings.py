@@ -20,24 +20,25 @@ class Settings:
     width: int = 64
     layers: int = 2
     heads: int = 1
-    max_length: int = 50
+    max_length: int = 200
     dropout: float = 0.5
     tied: bool = True
     loss: Literal["uniform", "in-batch", "full"] = "uniform"
     negatives: int = 512
     temperature: float = 0.05
-    epochs: int = 20
+    epochs: int = 16
     token_budget: int = 2048
-    learning_rate: float = 1e-3
+    learning_rate: float = 2e-3
     weight_decay: float = 0.0
     seed: int = 0
     device: str = "auto"
+    threads: int = 1
     checkpoint_steps: int = 0
-    synthetic_users: int = 8_000
+    synthetic_users: int = 6_000
     synthetic_items: int = 4_000
 
     def __post_init__(self) -> None:
-        for name in ("width", "layers", "heads", "max_length", "negatives", "epochs"):
+        for name in ("width", "layers", "heads", "max_length", "negatives", "epochs", "threads"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.width % self.heads != 0:
@@ -85,6 +86,7 @@ HELP = {
     "weight_decay": "of AdamW, on matrices other than embeddings",
     "seed": "of everything random",
     "device": "auto (a GPU where there is one), cpu, cuda, cuda:1, ...",
+    "threads": "CPU threads; these models are small, so that more help only on an idle machine",
     "checkpoint_steps": "also checkpoint after so many steps; 0: at the end of each epoch only",
     "synthetic_users": "users of the synthetic stream",
     "synthetic_items": "items of the synthetic stream",

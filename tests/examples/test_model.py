@@ -110,6 +110,17 @@ def test_every_parameter_learns(name: str, tied: bool) -> None:
     assert ("outputs.weight" in dict(model.named_parameters())) != tied
 
 
+def test_the_loss_under_autocast_is_in_float32() -> None:
+    model = model_of("hstu")
+    exact = model(rows())
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = model(rows())
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss.detach(), exact.detach(), rtol=0.05, atol=0.0)
+    loss.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
 def test_a_batch_without_targets() -> None:
     batch = rows()
     bare = JaggedTensor(batch.values, batch.offsets, batch.max_length)

@@ -2,6 +2,7 @@ import json
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,25 @@ def test_a_killed_run_continues_to_the_same_numbers(
         assert torch.equal(ours[key], value), key
 
 
+@pytest.mark.unpoisoned  # in all three processes alike
+def test_a_run_killed_at_any_moment_continues(tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    run = [*TINY, "--epochs", "2", "--models", "hstu", "--checkpoint-steps", "1"]
+    command = [sys.executable, "-m", "examples.train_recommender", *run, "--out", str(killed)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    while not (killed / "hstu.pt").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    time.sleep(0.1)
+    process.kill()
+    process.wait()
+    train_recommender.main(["--resume", str(killed)])
+    train_recommender.main([*run, "--out", str(whole)])
+    assert numbers(killed) == numbers(whole)
+    for key, value in weights(whole, "hstu").items():
+        assert torch.equal(weights(killed, "hstu")[key], value), key
+
+
 def test_resuming_a_finished_run_changes_nothing(tmp_path: Path) -> None:
     out = tmp_path / "run"
     run = [*TINY, "--epochs", "1", "--models", "sasrec", "--out", str(out)]
@@ -149,7 +169,7 @@ def test_errors_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     for arguments, message in (
         (["--epochs", "0"], "epochs must be at least 1, got 0"),
         (["--heads", "3"], "heads must divide width 64, got 3"),
-        (["--token-budget", "10"], "token_budget must hold a row of max_length 50, got 10"),
+        (["--token-budget", "10"], "token_budget must hold a row of max_length 200, got 10"),
         (["--dropout", "1"], "dropout must be in [0, 1), got 1.0"),
         (["--temperature", "0"], "temperature must be positive, got 0.0"),
         (["--models", "bert"], "invalid choice: 'bert'"),
