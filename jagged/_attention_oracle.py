@@ -88,7 +88,7 @@ def _attend(
         query, key, value = (x[span].to(dtype).transpose(0, 1) for x in (q, k, v))
         scores = alpha * (query @ key.mT)  # [H, query, key]
         if bias is not None:
-            scores = scores + _bias(bias, slice(start, end))[:seen, :seen]
+            scores = _add_bias(scores, bias, slice(start, end))
         targets = None if num_targets is None else int(num_targets[row])
         keep = (mask or HSTUMask()).keep(length, targets)[:seen, :seen].to(q.device)
         weights = torch.where(keep, functional.silu(scores), 0.0) * per_query[span, None]
@@ -111,26 +111,19 @@ def _in(bias: BucketedBias, dtype: torch.dtype) -> BucketedBias:
     )
 
 
-def _bias(bias: BucketedBias, span: slice) -> Tensor:
-    """[n, n]: what is added to the scores of one row, queries first."""
-    length = span.stop - span.start
-    some = bias.time_table if bias.position_table is None else bias.position_table
-    if some is None:
-        return torch.zeros((length, length))
-    added = some.new_zeros((length, length))
+def _add_bias(scores: Tensor, bias: BucketedBias, span: slice) -> Tensor:
+    """`scores` [H, n, n] of the first n elements of the row `span`, and the bias."""
+    seen = scores.shape[-1]
     if bias.position_table is not None:
         table = bias.position_table
-        position = torch.arange(length, device=table.device)
-        center = (table.shape[0] - 1) // 2
-        # A row longer than the table's N has pairs without an entry; the caller drops them.
-        index = center + position[None, :] - position[:, None]
-        added = added + table[index.clamp(0, table.shape[0] - 1)]
+        position = torch.arange(seen, device=table.device)
+        scores = scores + table[(table.shape[0] - 1) // 2 + position - position[:, None]]
     if bias.time_table is not None and bias.timestamps is not None:
         table = bias.time_table
         time = bias.timestamps[span]
-        following = torch.cat([time[1:], time[-1:]])
-        # The bucket is defined in float32, as in the published code, whatever `dtype` is.
-        apart = (following[:, None] - time[None, :]).abs().clamp(min=1).to(torch.float32)
+        following = torch.cat([time[1:], time[-1:]])[:seen, None]
+        # The bucket is defined in float32, as in the published code, whatever `scores` are.
+        apart = (following - time[:seen]).abs().clamp(min=1).to(torch.float32)
         level = (apart.log() if bias.bucket == "log" else apart.sqrt()) / bias.divisor
-        added = added + table[level.clamp(max=table.shape[0] - 1).to(torch.int64)]
-    return added
+        scores = scores + table[level.clamp(max=table.shape[0] - 1).to(torch.int64)]
+    return scores

@@ -107,14 +107,15 @@ class Rows(NamedTuple):
         Writes where there is one block only: nothing is there yet.
         """
         beta = 0 if len(self.blocks) == 1 else 1
-        for head in range(out.shape[0]):
-            out[head].baddbmm_(left[head], right[:, :, head], beta=beta, alpha=alpha)
+        for total, one, other in zip(out.unbind(0), left.unbind(0), right.unbind(2), strict=True):
+            total.baddbmm_(one, other, beta=beta, alpha=alpha)
 
 
 def products(left: Tensor, right: Tensor, alpha: float = 1.0) -> Tensor:
     """[G, R, a, b] = alpha `left` [R, a, G, X] @ `right` [R, b, G, X] transposed, head by head."""
     rows, queries, heads = left.shape[:3]
     out = left.new_empty((heads, rows, queries, right.shape[1]))
-    for head in range(heads):
-        out[head].baddbmm_(left[:, :, head], right[:, :, head].mT, beta=0, alpha=alpha)
+    transposed = right.permute(2, 0, 3, 1)
+    for total, one, other in zip(out.unbind(0), left.unbind(2), transposed.unbind(0), strict=True):
+        total.baddbmm_(one, other, beta=0, alpha=alpha)
     return out
