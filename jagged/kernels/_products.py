@@ -1,7 +1,9 @@
 """The two products of a jagged and another tensor, which dense_bmm and jagged_bmm are made of.
 
 Symbols: B rows, T elements (capacity included), K and N features. Products accumulate in float32.
-One program owns a row, or one of `splits` equal shares of each row where there are few rows.
+One program owns a row, or one of `splits` equal shares of each row where there are few rows. An
+`hl.tile` between the row's offsets rather than `hl.jagged_tile`, which spills 376 bytes a thread in
+products of 128 x 128 and, for more than one row a program, has a 3-D product without `wgmma`.
 """
 
 from typing import Any
@@ -21,7 +23,9 @@ COMBINE = ConfigTable(products_configs.COMBINE)
 
 NARROWEST = 16  # tensor cores take no less; narrower operands are copied with zeros beside them
 NO_LIMIT = 2**31 - 1  # no row is as long
-WHOLE = "whole"  # form: all of a matrix is held while the elements of its row pass
+# Forms of `times_matrices`: all of a matrix is held while the elements of its row pass; the same
+# with the product transposed, so that less than 64 elements at once have wgmma too.
+WHOLE, TURNED = "whole", "turned"
 MANY_PROGRAMS = 2048  # enough to fill a GPU evenly
 FEW_PROGRAMS = 512  # enough to fill it, where more shares mean more partial sums
 LEAST_SHARE = 128  # elements of a row of mean length that one program has at least
@@ -66,8 +70,8 @@ def times_matrices(
     out = torch.empty((total, dense.shape[2]), dtype=values.dtype, device=values.device)
     config = TIMES_MATRICES.pick(values, padded_width(max(dense.shape[1:])), rows)
     splits = splits_of(total, rows, MANY_PROGRAMS)
-    whole = config.form == WHOLE
-    _times_matrices(config, values, offsets, dense, bias, out, limit_of(max_length), splits, whole)
+    limit = limit_of(max_length)
+    _times_matrices(config, values, offsets, dense, bias, out, limit, splits, config.form)
     return out[:, :width].contiguous()
 
 
@@ -147,12 +151,12 @@ def _times_matrices(
     out: Tensor,
     limit: int,
     splits: int,
-    whole: hl.constexpr,
+    form: hl.constexpr,
 ) -> None:
     """values [T, K], dense [B, K, N], bias [B, N], out [T, N].
 
-    A program owns a share of a row and a block of columns. With `whole` it loads its columns of the
-    matrix once; else it goes through K in blocks, again for each block of elements.
+    A program owns a share of a row and a block of columns. With a `form` it loads its columns of
+    the matrix once; else it goes through K in blocks, again for each block of elements.
     """
     rows = offsets.size(0) - 1
     total = out.size(0)
@@ -161,10 +165,13 @@ def _times_matrices(
     for columns, split, row in hl.tile([width, splits, rows], block_size=[None, 1, 1]):
         first, cut, last = share_of(offsets, row.begin, split.begin, splits, limit)
         if first < cut:
-            if whole:
+            if form != "":
                 matrix = dense[row.begin, :, columns]
                 for tile in hl.tile(first, cut):
-                    product = hl.dot(values[tile, :], matrix)
+                    if form == "turned":
+                        product = hl.dot(matrix.T, values[tile, :].T).T
+                    else:
+                        product = hl.dot(values[tile, :], matrix)
                     if bias is not None:
                         product = product + bias[row.begin, columns].to(torch.float32)[None, :]
                     out[tile, columns] = product.to(out.dtype)
@@ -209,17 +216,14 @@ def _transposed(
     ):
         first, cut, _ = share_of(offsets, row.begin, split.begin, splits, limit)
         product = hl.zeros([lines, columns], dtype=torch.float32)
-        if sums is not None:
+        for tile in hl.tile(first, cut):
+            product = hl.dot(x[tile, lines].T, y[tile, columns], acc=product)
+        # The sums have a loop of their own, see `dense_bmm._both_gradients`.
+        if sums is not None and lines.begin == 0:
             total = hl.zeros([columns], dtype=torch.float32)
-            for tile in hl.tile(first, cut):
-                right = y[tile, columns]
-                product = hl.dot(x[tile, lines].T, right, acc=product)
-                total = total + right.to(torch.float32).sum(0)
-            if lines.begin == 0:
-                sums[row.begin, split.begin, columns] = total.to(sums.dtype)
-        else:
-            for tile in hl.tile(first, cut):
-                product = hl.dot(x[tile, lines].T, y[tile, columns], acc=product)
+            for some in hl.tile(first, cut, block_size=32):
+                total = total + y[some, columns].to(torch.float32).sum(0)
+            sums[row.begin, split.begin, columns] = total.to(sums.dtype)
         out[row.begin, split.begin, lines, columns] = product.to(out.dtype)
 
 

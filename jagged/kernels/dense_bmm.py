@@ -27,7 +27,9 @@ from jagged.tuning.launch import launchable
 __all__ = ["BOTH", "COMBINE", "TIMES_MATRICES", "TRANSPOSED", "backward", "forward"]
 
 BOTH = ConfigTable(dense_bmm_configs.BOTH)
-WIDEST_BOTH = 128  # of K and N, so that a matrix and its gradient fit one program
+# Of K and N: the least for both products to have wgmma, and the most for a matrix and its gradient
+# to fit one program.
+NARROWEST_BOTH, WIDEST_BOTH = 64, 128
 
 
 def forward(
@@ -66,7 +68,7 @@ def _fit_one_program(grad: Tensor, dense: Tensor) -> bool:
         grad.element_size() == 2
         and grad.shape[0] > 0
         and rows > 0
-        and min(inner, width) >= NARROWEST
+        and min(inner, width) >= NARROWEST_BOTH
         and max(inner, width) <= WIDEST_BOTH
         and splits_of(grad.shape[0], rows, FEW_PROGRAMS) == 1
     )
@@ -111,7 +113,12 @@ def _both_gradients(
 ) -> None:
     """grad [T, N], values and grad_values [T, K], dense and grad_dense [B, K, N], grad_bias [B, N].
 
-    A program owns a row, and reads its gradient once for all three results.
+    A program owns a row, and reads its gradient once for the gradients of values and matrix.
+
+    What a pipelined loop loads must serve nothing but `wgmma`: Triton 3.6 gives a load with another
+    use as well a buffer too few, and the next load overwrites what an unfinished `wgmma` reads
+    (wrong by 1e-1 on an H200). So the first product is transposed, which has `wgmma` for any number
+    of elements, and the sums have a loop of their own.
     """
     rows = offsets.size(0) - 1
     total = grad.size(0)
@@ -120,16 +127,16 @@ def _both_gradients(
     for row in hl.tile(rows, block_size=1):
         first, cut, last = share_of(offsets, row.begin, 0, 1, limit)
         product = hl.zeros([inner, width], dtype=torch.float32)
-        sums = hl.zeros([width], dtype=torch.float32)
         matrix = dense[row.begin, :, :]
         for tile in hl.tile(first, cut):
             right = grad[tile, :]
-            grad_values[tile, :] = hl.dot(right, matrix.T).to(grad_values.dtype)
+            grad_values[tile, :] = hl.dot(matrix, right.T).T.to(grad_values.dtype)
             product = hl.dot(values[tile, :].T, right, acc=product)
-            if grad_bias is not None:
-                sums = sums + right.to(torch.float32).sum(0)
         grad_dense[row.begin, :, :] = product.to(grad_dense.dtype)
         if grad_bias is not None:
+            sums = hl.zeros([width], dtype=torch.float32)
+            for some in hl.tile(first, cut, block_size=32):
+                sums = sums + grad[some, :].to(torch.float32).sum(0)
             grad_bias[row.begin, :] = sums.to(grad_bias.dtype)
         for beyond in hl.tile(cut, last, block_size=32):
             grad_values[beyond, :] = hl.zeros([beyond, inner], dtype=grad_values.dtype)

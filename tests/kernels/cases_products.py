@@ -5,6 +5,7 @@ from tests.kernels.cases import Case, Make
 
 TIMES_MATRICES = {
     "whole": {"TIMES_MATRICES": Config({"block_sizes": [32, 16]}, "whole")},
+    "turned": {"TIMES_MATRICES": Config({"block_sizes": [32, 16]}, "turned")},
     "tiled": {"TIMES_MATRICES": Config({"block_sizes": [16, 64, 16]})},
 }
 TRANSPOSED = {"TRANSPOSED": Config({"block_sizes": [32, 16, 16]})}
@@ -44,6 +45,18 @@ def dense_bmm_backward(bias: bool, limit: Any, values: bool, dense: bool) -> Any
     )
 
 
+def jagged_bmm_backward(need_x: bool) -> Any:
+    return lambda make: (
+        make.per_row(make.width, other(make)),
+        make.values(make.width),
+        make.values(other(make)),
+        make.offsets(),
+        half(make),
+        need_x,
+        True,
+    )
+
+
 def none(make: Make) -> None:
     return None
 
@@ -63,7 +76,7 @@ CASES = [
         "backward",
         dense_bmm_backward(True, half, True, True),
         BOTH,
-        widths=(24, 25, 16, 1),
+        widths=(24, 25, 64, 72),
         product=True,
     ),
     Case(
@@ -83,16 +96,17 @@ CASES = [
     Case(
         "jagged_bmm",
         "backward",
-        lambda make: (
-            make.per_row(make.width, other(make)),
-            make.values(make.width),
-            make.values(other(make)),
-            make.offsets(),
-            half(make),
-            True,
-            True,
-        ),
-        {"all": {**TIMES_MATRICES["whole"]}},
+        jagged_bmm_backward(True),
+        BOTH,
+        widths=(24, 25, 16, 72),
+        product=True,
+    ),
+    Case(
+        "jagged_bmm",
+        "backward",
+        jagged_bmm_backward(False),
+        {"whole": TIMES_MATRICES["whole"]},
+        label="one",
         product=True,
     ),
 ]
