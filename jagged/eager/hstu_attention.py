@@ -2,7 +2,8 @@
 
 Rows are padded inside tiles only (`_hstu_plan`), and the queries of a long row are taken in blocks
 that meet no key outside the range they see (`_hstu_mask`). Temporaries are the results of one
-section, the inputs of one tile, and a few copies of one block of scores.
+section, the inputs of one tile, and a few copies of one block of scores: around 100 MB, more only
+where the inputs of one row alone are more. Reads the offsets on the host.
 """
 
 import torch
@@ -198,8 +199,10 @@ def _setting(
     """The arguments in the form the tiles take them; `features` numbers are kept in a slot."""
     dtype = accumulation_dtype(v.dtype)
     bytes_per_slot = features * dtype.itemsize + 2 * torch.int64.itemsize
+    # Offsets that validate() would refuse must not lead out of the tensors.
+    bounds = offsets.to(torch.int64).clamp(0, v.shape[0]).cummax(0).values
     return Setting(
-        offsets.to(torch.int64),
+        bounds,
         max_length,
         scale,
         scale_per_query,

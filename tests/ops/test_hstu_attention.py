@@ -362,6 +362,19 @@ def test_max_length_zero(device: torch.device) -> None:
     check(case("", cut=0, bias="both", targets=True), make)
 
 
+@pytest.mark.parametrize(
+    "offsets", [[0, 5, 3], [2, 4, 6], [0, 9], [0, -3, 6], [5, 0], [0, 4, 100], [-2, 8]], ids=str
+)
+def test_broken_offsets_stay_within_the_tensors(offsets: list[int]) -> None:
+    """`validate()` names them; the CPU's way reads and writes nothing beside its tensors."""
+    x = torch.randn(6, 2, 4, requires_grad=True)
+    out = jagged.ops.hstu_attention(x, x, x, torch.tensor(offsets), max_length=6, scale=0.5)
+    assert out.shape == (6, 2, 4)
+    assert bool(out.isfinite().all())
+    (grad,) = torch.autograd.grad(out.sum(), x)
+    assert bool(grad.isfinite().all())
+
+
 @pytest.mark.parametrize("features", [(0, 3), (3, 0), (0, 0)], ids=str)
 def test_no_features(features: tuple[int, int], device: torch.device) -> None:
     make = Make([2, 0, 20], device, widest(device), tail=1)
