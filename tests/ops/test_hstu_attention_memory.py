@@ -102,7 +102,7 @@ class Multiplied(TorchDispatchMode):
         self.count = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if "mm" in func._opname:
+        if func._opname.rstrip("_") in ("mm", "addmm", "bmm", "baddbmm"):
             left, right = args[-2:]
             self.count += left.shape[:-1].numel() * left.shape[-1] * right.shape[-1]
         return func(*args, **(kwargs or {}))
