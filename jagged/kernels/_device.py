@@ -4,14 +4,30 @@ from typing import Any
 
 import helion.language as hl
 import torch
+from torch import Tensor
+
+LOG2_E = 1.4426950408889634
+TAIL_BITS = 6
 
 
-def tail_parts(total: int) -> int:
-    """Programs, beyond one a row, that write the zeros of the capacity tail of `total` elements.
+def tail_bits(total: int) -> int:
+    """2 to this power are the programs, beyond one a row, that write the zeros of the capacity tail
+    of `total` elements.
 
     The kernel that writes the rows writes the tail, since nobody on the host knows its length.
     """
-    return max(1, min(64, total // 1024))
+    return TAIL_BITS if total >= 1 << 14 else 0
+
+
+def narrow(*matrices: Tensor) -> bool:
+    """Whether 32-bit arithmetic reaches every element: then offsets are cut to it at once, since
+    what is computed from 64-bit offsets costs twice the registers and instructions."""
+    return all(matrix.shape[0] * matrix.stride(0) < 2**31 for matrix in matrices)
+
+
+def cut(offset: Any, is_narrow: bool) -> Any:
+    """An offset in 32 bits if `narrow`."""
+    return offset.to(torch.int32) if is_narrow else offset
 
 
 def full_block(width: int) -> int:
@@ -19,17 +35,17 @@ def full_block(width: int) -> int:
     return 1 << (width - 1).bit_length()
 
 
-def span(offsets: Any, index: Any, parts: Any, total: Any) -> tuple[Any, Any, Any]:
-    """First element, length, and whether it is a row, of each in `index` [0, B + parts).
+def span(offsets: Any, index: Any, bits: Any, total: Any, is_narrow: bool) -> tuple[Any, Any, Any]:
+    """First element, length, and whether it is a row, of each in `index` [0, B + 2 ** bits).
 
     Indices from B on are equal parts of the capacity tail; `total` counts its elements too.
     """
     rows = offsets.size(0) - 1
     index = index + hl.zeros([], dtype=torch.int32)
     is_row = index < rows
-    start = hl.load(offsets, [torch.where(is_row, index, rows)])
-    end = hl.load(offsets, [torch.where(is_row, index + 1, rows)])
-    share = (total - start + parts - 1) // parts
+    start = cut(hl.load(offsets, [torch.where(is_row, index, rows)]), is_narrow)
+    end = cut(hl.load(offsets, [torch.where(is_row, index + 1, rows)]), is_narrow)
+    share = ((total - start) >> bits) + 1
     place = start + (index - rows) * share
     left = total - place
     part = torch.where(left < share, left, share)
@@ -42,13 +58,31 @@ def whole_blocks(length: Any, block: Any) -> Any:
     return torch.where(length > 0, (length - 1) // block, 0)
 
 
+def finite(peak: Any) -> Any:
+    """A maximum that is never -inf, so that -inf leaves a weight of 0 and not NaN."""
+    lowest = -3.4028234663852886e38  # of float32
+    return torch.where(peak > lowest, peak, lowest)
+
+
 def exp(x: Any) -> Any:
     """e to the x in two instructions (error 2 ulp); `torch.exp` is a precise library call."""
+    return exp2(x * LOG2_E)
+
+
+def exp_over(x: Any, fall: Any) -> Any:
+    """e to the x over 2 to the `fall`."""
+    return exp2(x * LOG2_E - fall)
+
+
+def exp2(x: Any) -> Any:
+    """2 to the x in one instruction."""
     return hl.inline_asm_elementwise(
-        "ex2.approx.ftz.f32 $0, $1;",
-        "=r,r",
-        [x * 1.4426950408889634],
-        dtype=torch.float32,
-        is_pure=True,
-        pack=1,
+        "ex2.approx.ftz.f32 $0, $1;", "=r,r", [x], dtype=torch.float32, is_pure=True, pack=1
+    )
+
+
+def log2(x: Any) -> Any:
+    """Logarithm to the base 2 in one instruction, absolute error 2 ** -22."""
+    return hl.inline_asm_elementwise(
+        "lg2.approx.ftz.f32 $0, $1;", "=r,r", [x], dtype=torch.float32, is_pure=True, pack=1
     )

@@ -10,7 +10,7 @@ import helion.language as hl
 import torch
 from torch import Tensor
 
-from jagged.kernels._device import whole_blocks
+from jagged.kernels._device import cut, narrow, whole_blocks
 from jagged.kernels._elements import bisection, merged
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
@@ -34,10 +34,11 @@ def reduce_rows(values: Tensor, offsets: Tensor, table: ConfigTable, mean: bool)
     pieces = min(total // rows // SPLIT_LENGTH, SPLIT_PROGRAMS // rows)
     if pieces > 1 and config.form == "row":
         partial = torch.empty((rows, pieces, width), dtype=torch.float32, device=values.device)
-        _reduce_pieces(config, matrix, offsets, partial, mean, config.constants["BLOCK"])
+        _reduce_pieces(config, matrix, offsets, partial, mean, *config.constants.values())
         target.copy_(partial.sum(1))
     elif config.form == "row":
-        _reduce_row(config, matrix, offsets, target, mean, config.constants["BLOCK"])
+        small = narrow(matrix)
+        _reduce_row(config, matrix, offsets, target, mean, small, *config.constants.values())
     else:
         _reduce_rows(config, matrix, offsets, target, mean)
     return out
@@ -61,21 +62,30 @@ def spread_rows(
 
 @launchable()
 def _reduce_row(
-    values: Tensor, offsets: Tensor, out: Tensor, MEAN: hl.constexpr, BLOCK: hl.constexpr
+    values: Tensor,
+    offsets: Tensor,
+    out: Tensor,
+    MEAN: hl.constexpr,
+    NARROW: hl.constexpr,
+    DEEP: hl.constexpr,
+    BLOCK: hl.constexpr,
 ) -> None:
-    """values [T, D], offsets [B + 1], out [B, D]."""
+    """values [T, D], offsets [B + 1], out [B, D]; a trip takes DEEP x BLOCK elements."""
     rows = offsets.size(0) - 1
     width = hl.specialize(values.size(1))
+    step = DEEP * BLOCK
     for tile_row, features in hl.tile([rows, width], block_size=[1, None]):
-        begin = offsets[tile_row.begin]
-        length = offsets[tile_row.begin + 1] - begin
-        whole = whole_blocks(length, BLOCK)
-        last = whole * BLOCK + hl.arange(BLOCK)
-        inside = (last < length)[:, None]
-        sums = hl.load(values, [begin + last, features], extra_mask=inside).to(torch.float32)
+        begin = cut(offsets[tile_row.begin], NARROW)
+        length = cut(offsets[tile_row.begin + 1], NARROW) - begin
+        whole = whole_blocks(length, step)
+        place = hl.arange(BLOCK)[:, None] + hl.arange(DEEP)[None, :] * BLOCK
+        last = whole * step + place
+        inside = (last < length)[:, :, None]
+        ending = hl.load(values, [begin + last, features], extra_mask=inside)
+        sums = ending.to(torch.float32).sum(1)
         for i in hl.grid(whole):
-            index = begin + i * BLOCK + hl.arange(BLOCK)
-            sums = sums + values[index, features].to(torch.float32)
+            block = values[begin + i * step + place, features]
+            sums = sums + block.to(torch.float32).sum(1)
         result = sums.sum(0)
         if MEAN:
             result = result / torch.where(length > 0, length, 1).to(torch.float32)
@@ -101,9 +111,15 @@ def _reduce_rows(values: Tensor, offsets: Tensor, out: Tensor, MEAN: hl.constexp
 
 @launchable(dynamic={"partial": (0, 1)})
 def _reduce_pieces(
-    values: Tensor, offsets: Tensor, partial: Tensor, MEAN: hl.constexpr, BLOCK: hl.constexpr
+    values: Tensor,
+    offsets: Tensor,
+    partial: Tensor,
+    MEAN: hl.constexpr,
+    DEEP: hl.constexpr,
+    BLOCK: hl.constexpr,
 ) -> None:
     """values [T, D], offsets [B + 1], partial [B, pieces, D]: each row in equal pieces."""
+    step = DEEP * BLOCK
     rows = offsets.size(0) - 1
     pieces = partial.size(1)
     width = hl.specialize(values.size(1))
@@ -115,13 +131,15 @@ def _reduce_pieces(
         left = all_length - skipped
         length = torch.where(left < share, left, share)
         begin = start + skipped
-        whole = whole_blocks(length, BLOCK)
-        last = whole * BLOCK + hl.arange(BLOCK)
-        inside = (last < length)[:, None]
-        sums = hl.load(values, [begin + last, features], extra_mask=inside).to(torch.float32)
+        whole = whole_blocks(length, step)
+        place = hl.arange(BLOCK)[:, None] + hl.arange(DEEP)[None, :] * BLOCK
+        last = whole * step + place
+        inside = (last < length)[:, :, None]
+        ending = hl.load(values, [begin + last, features], extra_mask=inside)
+        sums = ending.to(torch.float32).sum(1)
         for i in hl.grid(whole):
-            index = begin + i * BLOCK + hl.arange(BLOCK)
-            sums = sums + values[index, features].to(torch.float32)
+            block = values[begin + i * step + place, features]
+            sums = sums + block.to(torch.float32).sum(1)
         result = sums.sum(0)
         if MEAN:
             result = result / torch.where(all_length > 0, all_length, 1).to(torch.float32)

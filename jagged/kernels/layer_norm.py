@@ -1,8 +1,9 @@
 """Layer norm over a whole row: mean and variance of its elements and features.
 
-The first block of a row is normed exactly; each further one is taken relative to the mean so far,
-which is as exact as two passes (what is subtracted from its squares is at most a part of them) and
-reads the row once. One more pass writes. Forms as in `softmax`.
+One pass keeps mean and squared distance of each position of a block (Welford's update, for DEEP
+elements at once): as exact as two passes, and nothing crosses threads before the end of the row.
+Another pass writes, backwards, so that what was read last is still in the caches. Forms as in
+`softmax`.
 """
 
 # Helion resolves `is not None` when it generates code, so what one such branch sets, others use.
@@ -13,7 +14,8 @@ import torch
 from torch import Tensor
 
 from jagged.kernels import layer_norm_configs
-from jagged.kernels._device import full_block, span, tail_parts, whole_blocks
+from jagged.kernels._column_sums import column_sums
+from jagged.kernels._device import full_block, narrow, span, tail_bits, whole_blocks
 from jagged.kernels.layer_norm_backward import norm_row_backward, norm_rows_backward
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
@@ -35,8 +37,9 @@ def forward(
     rstd = torch.empty(rows, dtype=torch.float32, device=values.device)
     config = FORWARD.pick(values, width, rows)
     kernel = _norm_row if config.form == "row" else _norm_rows
-    args = values, offsets, weight, bias, out, mean, rstd, eps, tail_parts(total), full_block(width)
-    kernel(config, *args, config.constants["BLOCK"])
+    bits = tail_bits(total)
+    args = values, offsets, weight, bias, out, mean, rstd, eps, 1 << bits, bits
+    kernel(config, *args, narrow(values, out), full_block(width), *config.constants.values())
     return out, mean, rstd
 
 
@@ -59,10 +62,11 @@ def backward(
         return change, nothing if weight is None else zeros, zeros.clone() if has_bias else nothing
     config = BACKWARD.pick(grad, width, rows)
     kernel = norm_row_backward if config.form == "row" else norm_rows_backward
-    parts = tail_parts(total)
-    shape = (-(-(rows + parts) // config.constants.get("ROWS", 1)), width)
-    weight_sums = None if weight is None else _float32(shape, grad)
-    bias_sums = _float32(shape, grad) if has_bias else None
+    bits = tail_bits(total)
+    each = config.constants["TURNS"] * config.constants.get("ROWS", 1)
+    programs = -(-(rows + (1 << bits)) // each)
+    weight_sums = None if weight is None else _float32((programs, width), grad)
+    bias_sums = _float32((programs, width), grad) if has_bias else None
     args = (
         grad,
         values,
@@ -73,15 +77,13 @@ def backward(
         change,
         weight_sums,
         bias_sums,
-        parts,
+        programs,
+        bits,
+        narrow(grad, values, change),
         full_block(width),
     )
     kernel(config, *args, *config.constants.values())
-    return (
-        change,
-        nothing if weight_sums is None else weight_sums.sum(0).to(kind),
-        nothing if bias_sums is None else bias_sums.sum(0).to(kind),
-    )
+    return change, *column_sums(weight_sums, bias_sums, nothing)
 
 
 def _float32(shape: tuple[int, ...], like: Tensor) -> Tensor:
@@ -99,56 +101,62 @@ def _norm_row(
     rstd: Tensor,
     eps: float,
     parts: int,
+    bits: int,
+    NARROW: hl.constexpr,
     FULL: hl.constexpr,
+    DEEP: hl.constexpr,
     BLOCK: hl.constexpr,
 ) -> None:
     """values, out [T, D], offsets [B + 1], weight, bias [D], mean, rstd [B]."""
-    rows = offsets.size(0) - 1
     total = values.size(0)
     width = hl.specialize(values.size(1))
-    for tile_row, features in hl.tile([rows + parts, width], block_size=[1, FULL]):
+    step = DEEP * BLOCK
+    for tile_row, features in hl.tile([offsets.size(0) - 1 + parts, width], block_size=[1, FULL]):
         row = tile_row.begin
-        begin, length, is_row = span(offsets, row, parts, total)
+        begin, length, is_row = span(offsets, row, bits, total, NARROW)
         kept = torch.where(is_row, length, 0)
-        whole = whole_blocks(kept, BLOCK)
-        last = whole * BLOCK + hl.arange(BLOCK)
-        inside = (last < kept)[:, None]
+        whole = whole_blocks(kept, step)
+        place = hl.arange(BLOCK)[:, None] + hl.arange(DEEP)[None, :] * BLOCK
+        last = whole * step + place
+        inside = (last < kept)[:, :, None]
         ending = hl.load(values, [begin + last, features], extra_mask=inside).to(torch.float32)
-        count = torch.where(kept > 0, (kept - whole * BLOCK) * width, 1).to(torch.float32)
-        centre = ending.sum(1).sum(0) / count
-        apart = torch.where(inside, ending - centre, 0.0)
-        squares = (apart * apart).sum(1).sum(0)
+        means = hl.zeros([BLOCK, features], dtype=torch.float32)
+        squares = hl.zeros([BLOCK, features], dtype=torch.float32)
         for i in hl.grid(whole):
-            index = begin + i * BLOCK + hl.arange(BLOCK)
-            shifted = values[index, features].to(torch.float32) - centre
-            first = shifted.sum(1).sum(0)
-            second = (shifted * shifted).sum(1).sum(0)
-            count = count + BLOCK * width
-            move = first / count
-            centre = centre + move
-            squares = squares + (second - first * move)
-        scale = torch.rsqrt(squares / count + eps)
+            block = values[begin + i * step + place, features].to(torch.float32)
+            here = block.sum(1) * (1.0 / DEEP)
+            apart = block - here[:, None, :]
+            move = here - means
+            before = i + hl.zeros([], dtype=torch.float32)
+            share = 1.0 / (before + 1.0)
+            means = means + move * share
+            squares = squares + (apart * apart).sum(1) + move * move * (before * share * DEEP)
+        seen = (whole * DEEP).to(torch.float32)
+        count = torch.where(kept > 0, kept * width, 1).to(torch.float32)
+        centre = (means * seen + ending.sum(1)).sum(1).sum(0) / count
+        away = means - centre
+        end_apart = torch.where(inside, ending - centre, 0.0)
+        spread = squares + away * away * seen + (end_apart * end_apart).sum(1)
+        scale = torch.rsqrt(spread.sum(1).sum(0) / count + eps)
+        gain = hl.full([features], 1.0, dtype=torch.float32) * scale
         if weight is not None:
-            gain = weight[features].to(torch.float32)
+            gain = gain * weight[features].to(torch.float32)
         if bias is not None:
             level = bias[features].to(torch.float32)
         for j in hl.grid(whole):
-            index_out = begin + j * BLOCK + hl.arange(BLOCK)
-            again = (values[index_out, features].to(torch.float32) - centre) * scale
-            if weight is not None:
-                again = again * gain[None, :]
+            index = begin + (whole - 1 - j) * step + place
+            again = hl.load(values, [index, features], eviction_policy="evict_first")
+            normed = (again.to(torch.float32) - centre) * gain[None, None, :]
             if bias is not None:
-                again = again + level[None, :]
-            out[index_out, features] = again.to(out.dtype)
-        ending = (ending - centre) * scale
-        if weight is not None:
-            ending = ending * gain[None, :]
+                normed = normed + level[None, None, :]
+            out[index, features] = normed.to(out.dtype)
+        end_apart = end_apart * gain[None, None, :]
         if bias is not None:
-            ending = ending + level[None, :]
-        within = (last < length)[:, None]
-        written = torch.where(inside, ending, 0.0).to(out.dtype)
+            end_apart = end_apart + level[None, None, :]
+        within = (last < length)[:, :, None]
+        written = torch.where(inside, end_apart, 0.0).to(out.dtype)
         hl.store(out, [begin + last, features], written, extra_mask=within)
-        for cut in hl.tile(begin + (whole + 1) * BLOCK, begin + length):
+        for cut in hl.tile(begin + (whole + 1) * step, begin + length):
             out[cut, features] = 0.0
         hl.store(mean, [row], centre, extra_mask=is_row)
         hl.store(rstd, [row], scale, extra_mask=is_row)
@@ -165,60 +173,72 @@ def _norm_rows(
     rstd: Tensor,
     eps: float,
     parts: int,
+    bits: int,
+    NARROW: hl.constexpr,
     FULL: hl.constexpr,
     BLOCK: hl.constexpr,
 ) -> None:
-    """As `_norm_row`, for a tile of rows; BLOCK elements a row are read once."""
-    rows = offsets.size(0) - 1
+    """As `_norm_row`, for a tile of rows; rows of up to BLOCK elements are read once."""
     total = values.size(0)
     width = hl.specialize(values.size(1))
-    for tile_row, features in hl.tile([rows + parts, width], block_size=[None, FULL]):
-        begin, length, is_row = span(offsets, tile_row.index, parts, total)
+    for tile_row, features in hl.tile(
+        [offsets.size(0) - 1 + parts, width], block_size=[None, FULL]
+    ):
+        begin, length, is_row = span(offsets, tile_row.index, bits, total, NARROW)
         kept = torch.where(is_row, length, 0)
         count = torch.where(kept > 0, kept * width, 1).to(torch.float32)
+        place = hl.arange(BLOCK)[None, :]
+        longest = length.amax()
         if weight is not None:
             gain = weight[features].to(torch.float32)
         if bias is not None:
             level = bias[features].to(torch.float32)
-        if length.amax() <= BLOCK:
-            place = hl.arange(BLOCK)
-            inside = (place[None, :] < kept[:, None])[:, :, None]
-            index = begin[:, None] + place[None, :]
+        if longest <= BLOCK:
+            inside = (place < kept[:, None])[:, :, None]
+            index = begin[:, None] + place
             block = hl.load(values, [index, features], extra_mask=inside).to(torch.float32)
-            centre = block.sum(2).sum(1) / count
+            centre = block.sum(1).sum(1) / count
             apart = torch.where(inside, block - centre[:, None, None], 0.0)
-            scale = torch.rsqrt((apart * apart).sum(2).sum(1) / count + eps)
+            scale = torch.rsqrt((apart * apart).sum(1).sum(1) / count + eps)
             apart = apart * scale[:, None, None]
             if weight is not None:
                 apart = apart * gain[None, None, :]
             if bias is not None:
                 apart = apart + level[None, None, :]
-            within = (place[None, :] < length[:, None])[:, :, None]
+            within = (place < length[:, None])[:, :, None]
             written = torch.where(inside, apart, 0.0).to(out.dtype)
             hl.store(out, [index, features], written, extra_mask=within)
             hl.store(mean, [tile_row.index], centre, extra_mask=is_row)
             hl.store(rstd, [tile_row.index], scale, extra_mask=is_row)
         else:
-            sums = hl.zeros([tile_row], dtype=torch.float32)
-            squares = hl.zeros([tile_row], dtype=torch.float32)
-            for read in hl.jagged_tile(kept):
-                part = values[begin[:, None] + read.index[None, :], features].to(torch.float32)
-                sums = sums + part.sum(2).sum(1)
-            middle = sums / count
-            for look in hl.jagged_tile(kept):
-                off = values[begin[:, None] + look.index[None, :], features].to(torch.float32)
-                off = off - middle[:, None, None]
-                squares = squares + (off * off).sum(2).sum(1)
-            spread = torch.rsqrt(squares / count + eps)
-            for write in hl.jagged_tile(length):
-                index_write = begin[:, None] + write.index[None, :]
-                again = values[index_write, features].to(torch.float32) - middle[:, None, None]
-                again = again * spread[:, None, None]
+            trips = (kept.amax() + BLOCK - 1) // BLOCK
+            sums = hl.zeros([tile_row, features], dtype=torch.float32)
+            for i in hl.grid(trips):
+                at = i * BLOCK + place
+                counted = (at < kept[:, None])[:, :, None]
+                part = hl.load(values, [begin[:, None] + at, features], extra_mask=counted)
+                sums = sums + part.to(torch.float32).sum(1)
+            middle = sums.sum(1) / count
+            squares = hl.zeros([tile_row, features], dtype=torch.float32)
+            for k in hl.grid(trips):
+                at_look = k * BLOCK + place
+                looked = (at_look < kept[:, None])[:, :, None]
+                off = hl.load(values, [begin[:, None] + at_look, features], extra_mask=looked)
+                away = torch.where(looked, off.to(torch.float32) - middle[:, None, None], 0.0)
+                squares = squares + (away * away).sum(1)
+            spread = torch.rsqrt(squares.sum(1) / count + eps)
+            for j in hl.grid((longest + BLOCK - 1) // BLOCK):
+                at_out = j * BLOCK + place
+                chosen = (at_out < kept[:, None])[:, :, None]
+                index_write = begin[:, None] + at_out
+                again = hl.load(values, [index_write, features], extra_mask=chosen)
+                normed = (again.to(torch.float32) - middle[:, None, None]) * spread[:, None, None]
                 if weight is not None:
-                    again = again * gain[None, None, :]
+                    normed = normed * gain[None, None, :]
                 if bias is not None:
-                    again = again + level[None, None, :]
-                again = torch.where(is_row[:, None, None], again, 0.0)
-                out[index_write, features] = again.to(out.dtype)
+                    normed = normed + level[None, None, :]
+                normed = torch.where(chosen, normed, 0.0).to(out.dtype)
+                reached = (at_out < length[:, None])[:, :, None]
+                hl.store(out, [index_write, features], normed, extra_mask=reached)
             hl.store(mean, [tile_row.index], middle, extra_mask=is_row)
             hl.store(rstd, [tile_row.index], spread, extra_mask=is_row)

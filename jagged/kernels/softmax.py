@@ -1,9 +1,11 @@
 """Softmax along each row, per feature: one online pass for maximum and sum, one to write.
 
-Two forms. `row`: a program owns one row and a tile of features; only the last block of a row has a
-mask, is read first and stays in registers, so a row of one block is read once. `rows`: a program
-owns a tile of short rows; rows that all fit `ONCE` elements are read once, else `hl.jagged_tile`
-loops twice. What costs is instructions, not bytes: see `_device.exp`.
+Two forms. `row`: a program owns one row and a tile of features. Each position of a block of DEEP x
+BLOCK elements has a maximum and a sum of its own, so that nothing crosses threads inside the loop
+and DEEP elements share one correction of the sum. Only the last block has a mask; it is read first
+and stays in registers. The second pass goes backwards: what was read last is still in the caches.
+Few features a program keep the rows in flight small enough for that. `rows`: a program owns a tile
+of short rows, each thread all elements of its rows and features.
 """
 
 import helion.language as hl
@@ -11,7 +13,16 @@ import torch
 from torch import Tensor
 
 from jagged.kernels import softmax_configs
-from jagged.kernels._device import exp, span, tail_parts, whole_blocks
+from jagged.kernels._device import (
+    exp,
+    exp_over,
+    finite,
+    log2,
+    narrow,
+    span,
+    tail_bits,
+    whole_blocks,
+)
 from jagged.kernels._elements import merged
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
@@ -30,8 +41,9 @@ def forward(values: Tensor, offsets: Tensor, max_length: int | None) -> Tensor:
     config = FORWARD.pick(values, matrix.shape[1], rows)
     kernel = _softmax_row if config.form == "row" else _softmax_rows
     limit = NO_LIMIT if max_length is None else max_length
-    parts = tail_parts(matrix.shape[0])
-    kernel(config, matrix, offsets, target, limit, parts, config.constants["BLOCK"])
+    bits = tail_bits(matrix.shape[0])
+    args = matrix, offsets, target, limit, 1 << bits, bits, narrow(matrix, target)
+    kernel(config, *args, *config.constants.values())
     return out
 
 
@@ -40,93 +52,118 @@ def backward(grad: Tensor, out: Tensor, offsets: Tensor, max_length: int | None)
     change = torch.empty(grad.shape, dtype=grad.dtype, device=grad.device)
     if change.numel() == 0:
         return change
-    matrix, target = merged(grad, 1), merged(change, 1)
+    matrix, weights, target = merged(grad, 1), merged(out, 1), merged(change, 1)
     config = BACKWARD.pick(grad, matrix.shape[1], rows)
     kernel = _softmax_row_backward if config.form == "row" else _softmax_rows_backward
     limit = NO_LIMIT if max_length is None else max_length
-    args = matrix, merged(out, 1), offsets, target, limit, tail_parts(matrix.shape[0])
-    kernel(config, *args, config.constants["BLOCK"])
+    bits = tail_bits(matrix.shape[0])
+    small = narrow(matrix, weights, target)
+    args = matrix, weights, offsets, target, limit, 1 << bits, bits, small
+    kernel(config, *args, *config.constants.values())
     return change
 
 
 @launchable()
 def _softmax_row(
-    values: Tensor, offsets: Tensor, out: Tensor, limit: int, parts: int, BLOCK: hl.constexpr
+    values: Tensor,
+    offsets: Tensor,
+    out: Tensor,
+    limit: int,
+    parts: int,
+    bits: int,
+    NARROW: hl.constexpr,
+    DEEP: hl.constexpr,
+    BLOCK: hl.constexpr,
 ) -> None:
     """values, out [T, D], offsets [B + 1]; elements of a row at or past `limit` get 0."""
-    rows = offsets.size(0) - 1
     total = values.size(0)
     width = hl.specialize(values.size(1))
-    for tile_row, features in hl.tile([rows + parts, width], block_size=[1, None]):
-        begin, length, is_row = span(offsets, tile_row.begin, parts, total)
+    step = DEEP * BLOCK
+    for tile_row, features in hl.tile([offsets.size(0) - 1 + parts, width], block_size=[1, None]):
+        begin, length, is_row = span(offsets, tile_row.begin, bits, total, NARROW)
         kept = torch.where(is_row, torch.where(length < limit, length, limit), 0)
-        whole = whole_blocks(kept, BLOCK)
-        last = whole * BLOCK + hl.arange(BLOCK)
-        inside = (last < kept)[:, None]
+        whole = whole_blocks(kept, step)
+        place = hl.arange(BLOCK)[:, None] + hl.arange(DEEP)[None, :] * BLOCK
+        last = whole * step + place
+        inside = (last < kept)[:, :, None]
         ending = hl.load(values, [begin + last, features], extra_mask=inside).to(torch.float32)
         ending = torch.where(inside, ending, float("-inf"))
-        # The lowest finite number, so that a block of -inf leaves weights of 0 and not NaN.
-        lowest = hl.full([features], -3.4028234663852886e38, dtype=torch.float32)
-        top = torch.maximum(ending.amax(0), lowest)
-        mass = exp(ending - top[None, :])
+        top = finite(ending.amax(1))
+        mass = exp(ending - top[:, None, :]).sum(1)
         for i in hl.grid(whole):
-            index = begin + i * BLOCK + hl.arange(BLOCK)
-            block = values[index, features].to(torch.float32)
-            higher = torch.maximum(top, block.amax(0))
-            mass = mass * exp(top - higher)[None, :] + exp(block - higher[None, :])
+            block = values[begin + i * step + place, features].to(torch.float32)
+            peak_here = block.amax(1)
+            higher = torch.where(peak_here > top, peak_here, top)
+            mass = mass * exp(top - higher) + exp(block - higher[:, None, :]).sum(1)
             top = higher
-        inverse = 1.0 / mass.sum(0)
+        highest = top.amax(0)
+        fall = log2((mass * exp(top - highest[None, :])).sum(0))
         for j in hl.grid(whole):
-            index_out = begin + j * BLOCK + hl.arange(BLOCK)
-            again = values[index_out, features].to(torch.float32)
-            out[index_out, features] = (exp(again - top[None, :]) * inverse[None, :]).to(out.dtype)
-        weight = torch.where(inside, exp(ending - top[None, :]) * inverse[None, :], 0.0)
-        within = (last < length)[:, None]
+            index = begin + (whole - 1 - j) * step + place
+            again = hl.load(values, [index, features], eviction_policy="evict_first")
+            below = again.to(torch.float32) - highest[None, None, :]
+            out[index, features] = exp_over(below, fall[None, None, :]).to(out.dtype)
+        weight = exp_over(ending - highest[None, None, :], fall[None, None, :])
+        weight = torch.where(inside, weight, 0.0)
+        within = (last < length)[:, :, None]
         hl.store(out, [begin + last, features], weight.to(out.dtype), extra_mask=within)
-        for cut in hl.tile(begin + (whole + 1) * BLOCK, begin + length):
+        for cut in hl.tile(begin + (whole + 1) * step, begin + length):
             out[cut, features] = 0.0
 
 
 @launchable()
 def _softmax_rows(
-    values: Tensor, offsets: Tensor, out: Tensor, limit: int, parts: int, BLOCK: hl.constexpr
+    values: Tensor,
+    offsets: Tensor,
+    out: Tensor,
+    limit: int,
+    parts: int,
+    bits: int,
+    NARROW: hl.constexpr,
+    BLOCK: hl.constexpr,
 ) -> None:
-    """As `_softmax_row`, for a tile of rows; BLOCK elements a row are read once."""
-    rows = offsets.size(0) - 1
+    """As `_softmax_row`, for a tile of rows; rows of up to BLOCK elements are read once."""
     total = values.size(0)
     width = hl.specialize(values.size(1))
-    for tile_row, features in hl.tile([rows + parts, width]):
-        begin, length, is_row = span(offsets, tile_row.index, parts, total)
+    for tile_row, features in hl.tile([offsets.size(0) - 1 + parts, width]):
+        begin, length, is_row = span(offsets, tile_row.index, bits, total, NARROW)
         kept = torch.where(is_row, torch.where(length < limit, length, limit), 0)
-        lowest = hl.full([tile_row, features], -3.4028234663852886e38, dtype=torch.float32)
-        if length.amax() <= BLOCK:
-            place = hl.arange(BLOCK)
-            inside = (place[None, :] < kept[:, None])[:, :, None]
-            index = begin[:, None] + place[None, :]
+        place = hl.arange(BLOCK)[None, :]
+        longest = length.amax()
+        if longest <= BLOCK:
+            inside = (place < kept[:, None])[:, :, None]
+            index = begin[:, None] + place
             block = hl.load(values, [index, features], extra_mask=inside).to(torch.float32)
             block = torch.where(inside, block, float("-inf"))
-            top = torch.maximum(block.amax(1), lowest)
+            top = finite(block.amax(1))
             weight = exp(block - top[:, None, :])
             inverse = 1.0 / weight.sum(1)
             weight = torch.where(inside, weight * inverse[:, None, :], 0.0)
-            within = (place[None, :] < length[:, None])[:, :, None]
+            within = (place < length[:, None])[:, :, None]
             hl.store(out, [index, features], weight.to(out.dtype), extra_mask=within)
         else:
-            high = lowest
+            high = finite(hl.full([tile_row, features], float("-inf"), dtype=torch.float32))
             mass = hl.zeros([tile_row, features], dtype=torch.float32)
-            for read in hl.jagged_tile(kept):
-                index_read = begin[:, None] + read.index[None, :]
-                part = values[index_read, features].to(torch.float32)
-                higher = torch.maximum(high, part.amax(1))
+            for i in hl.grid((kept.amax() + BLOCK - 1) // BLOCK):
+                at = i * BLOCK + place
+                counted = (at < kept[:, None])[:, :, None]
+                index_read = begin[:, None] + at
+                part = hl.load(values, [index_read, features], extra_mask=counted)
+                part = torch.where(counted, part.to(torch.float32), float("-inf"))
+                peak_here = part.amax(1)
+                higher = torch.where(peak_here > high, peak_here, high)
                 mass = mass * exp(high - higher) + exp(part - higher[:, None, :]).sum(1)
                 high = higher
             share = 1.0 / mass
-            for write in hl.jagged_tile(length):
-                index_write = begin[:, None] + write.index[None, :]
-                again = values[index_write, features].to(torch.float32)
-                result = exp(again - high[:, None, :]) * share[:, None, :]
-                counted = (write.index[None, :] < kept[:, None])[:, :, None]
-                out[index_write, features] = torch.where(counted, result, 0.0).to(out.dtype)
+            for j in hl.grid((longest + BLOCK - 1) // BLOCK):
+                at_out = j * BLOCK + place
+                chosen = (at_out < kept[:, None])[:, :, None]
+                index_write = begin[:, None] + at_out
+                again = hl.load(values, [index_write, features], extra_mask=chosen)
+                result = exp(again.to(torch.float32) - high[:, None, :]) * share[:, None, :]
+                result = torch.where(chosen, result, 0.0).to(out.dtype)
+                written = (at_out < length[:, None])[:, :, None]
+                hl.store(out, [index_write, features], result, extra_mask=written)
 
 
 @launchable()
@@ -137,36 +174,41 @@ def _softmax_row_backward(
     change: Tensor,
     limit: int,
     parts: int,
+    bits: int,
+    NARROW: hl.constexpr,
+    DEEP: hl.constexpr,
     BLOCK: hl.constexpr,
 ) -> None:
     """grad, out, change [T, D]: `change = (grad - sum(grad * out)) * out`, the sum over a row."""
-    rows = offsets.size(0) - 1
     total = grad.size(0)
     width = hl.specialize(grad.size(1))
-    for tile_row, features in hl.tile([rows + parts, width], block_size=[1, None]):
-        begin, length, is_row = span(offsets, tile_row.begin, parts, total)
+    step = DEEP * BLOCK
+    for tile_row, features in hl.tile([offsets.size(0) - 1 + parts, width], block_size=[1, None]):
+        begin, length, is_row = span(offsets, tile_row.begin, bits, total, NARROW)
         kept = torch.where(is_row, torch.where(length < limit, length, limit), 0)
-        whole = whole_blocks(kept, BLOCK)
-        last = whole * BLOCK + hl.arange(BLOCK)
-        inside = (last < kept)[:, None]
+        whole = whole_blocks(kept, step)
+        place = hl.arange(BLOCK)[:, None] + hl.arange(DEEP)[None, :] * BLOCK
+        last = whole * step + place
+        inside = (last < kept)[:, :, None]
         end_grad = hl.load(grad, [begin + last, features], extra_mask=inside).to(torch.float32)
         end_out = hl.load(out, [begin + last, features], extra_mask=inside).to(torch.float32)
-        products = end_grad * end_out
+        products = (end_grad * end_out).sum(1)
         for i in hl.grid(whole):
-            index = begin + i * BLOCK + hl.arange(BLOCK)
+            index = begin + i * step + place
             block = grad[index, features].to(torch.float32)
-            products = products + block * out[index, features].to(torch.float32)
+            products = products + (block * out[index, features].to(torch.float32)).sum(1)
         inner = products.sum(0)
         for j in hl.grid(whole):
-            index_out = begin + j * BLOCK + hl.arange(BLOCK)
-            again = grad[index_out, features].to(torch.float32) - inner[None, :]
-            weight = out[index_out, features].to(torch.float32)
-            change[index_out, features] = (again * weight).to(change.dtype)
-        ending = (end_grad - inner[None, :]) * end_out
-        within = (last < length)[:, None]
+            index_out = begin + (whole - 1 - j) * step + place
+            again = hl.load(grad, [index_out, features], eviction_policy="evict_first")
+            weight = hl.load(out, [index_out, features], eviction_policy="evict_first")
+            moved = (again.to(torch.float32) - inner[None, None, :]) * weight.to(torch.float32)
+            change[index_out, features] = moved.to(change.dtype)
+        ending = (end_grad - inner[None, None, :]) * end_out
+        within = (last < length)[:, :, None]
         ending = torch.where(inside, ending, 0.0).to(change.dtype)
         hl.store(change, [begin + last, features], ending, extra_mask=within)
-        for cut in hl.tile(begin + (whole + 1) * BLOCK, begin + length):
+        for cut in hl.tile(begin + (whole + 1) * step, begin + length):
             change[cut, features] = 0.0
 
 
@@ -178,34 +220,43 @@ def _softmax_rows_backward(
     change: Tensor,
     limit: int,
     parts: int,
+    bits: int,
+    NARROW: hl.constexpr,
     BLOCK: hl.constexpr,
 ) -> None:
-    """As `_softmax_row_backward`, for a tile of rows; BLOCK elements a row are read once."""
-    rows = offsets.size(0) - 1
+    """As `_softmax_row_backward`, for a tile of rows; up to BLOCK elements a row are read once."""
     total = grad.size(0)
     width = hl.specialize(grad.size(1))
-    for tile_row, features in hl.tile([rows + parts, width]):
-        begin, length, is_row = span(offsets, tile_row.index, parts, total)
+    for tile_row, features in hl.tile([offsets.size(0) - 1 + parts, width]):
+        begin, length, is_row = span(offsets, tile_row.index, bits, total, NARROW)
         kept = torch.where(is_row, torch.where(length < limit, length, limit), 0)
-        if length.amax() <= BLOCK:
-            place = hl.arange(BLOCK)
-            inside = (place[None, :] < kept[:, None])[:, :, None]
-            index = begin[:, None] + place[None, :]
+        place = hl.arange(BLOCK)[None, :]
+        longest = length.amax()
+        if longest <= BLOCK:
+            inside = (place < kept[:, None])[:, :, None]
+            index = begin[:, None] + place
             block = hl.load(grad, [index, features], extra_mask=inside).to(torch.float32)
             weight = hl.load(out, [index, features], extra_mask=inside).to(torch.float32)
             inner = (block * weight).sum(1)
             result = torch.where(inside, (block - inner[:, None, :]) * weight, 0.0)
-            within = (place[None, :] < length[:, None])[:, :, None]
+            within = (place < length[:, None])[:, :, None]
             hl.store(change, [index, features], result.to(change.dtype), extra_mask=within)
         else:
             sums = hl.zeros([tile_row, features], dtype=torch.float32)
-            for read in hl.jagged_tile(kept):
-                index_read = begin[:, None] + read.index[None, :]
-                part = grad[index_read, features].to(torch.float32)
-                sums = sums + (part * out[index_read, features].to(torch.float32)).sum(1)
-            for write in hl.jagged_tile(length):
-                index_write = begin[:, None] + write.index[None, :]
-                again = grad[index_write, features].to(torch.float32) - sums[:, None, :]
-                moved = again * out[index_write, features].to(torch.float32)
-                counted = (write.index[None, :] < kept[:, None])[:, :, None]
-                change[index_write, features] = torch.where(counted, moved, 0.0).to(change.dtype)
+            for i in hl.grid((kept.amax() + BLOCK - 1) // BLOCK):
+                at = i * BLOCK + place
+                counted = (at < kept[:, None])[:, :, None]
+                index_read = begin[:, None] + at
+                part = hl.load(grad, [index_read, features], extra_mask=counted)
+                factor = hl.load(out, [index_read, features], extra_mask=counted)
+                sums = sums + (part.to(torch.float32) * factor.to(torch.float32)).sum(1)
+            for j in hl.grid((longest + BLOCK - 1) // BLOCK):
+                at_out = j * BLOCK + place
+                chosen = (at_out < kept[:, None])[:, :, None]
+                index_write = begin[:, None] + at_out
+                again = hl.load(grad, [index_write, features], extra_mask=chosen)
+                scale = hl.load(out, [index_write, features], extra_mask=chosen)
+                moved = (again.to(torch.float32) - sums[:, None, :]) * scale.to(torch.float32)
+                moved = torch.where(chosen, moved, 0.0).to(change.dtype)
+                written = (at_out < length[:, None])[:, :, None]
+                hl.store(change, [index_write, features], moved, extra_mask=written)

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from jagged.kernels import token_layer_norm_configs
+from jagged.kernels._column_sums import column_sums
 from jagged.kernels._device import full_block
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
 
 FORWARD = ConfigTable(token_layer_norm_configs.FORWARD)
 BACKWARD = ConfigTable(token_layer_norm_configs.BACKWARD)
-PROGRAMS = 1056  # of the backward at most, eight for each multiprocessor: each has sums of its own
 
 
 def forward(
@@ -54,17 +54,13 @@ def backward(
         return change, nothing if weight is None else zeros, zeros.clone() if has_bias else nothing
     config = BACKWARD.pick(grad, width, total)
     block = config.constants["BLOCK"]
-    programs = min(PROGRAMS, -(-total // block))
+    programs = min(config.constants["PROGRAMS"], -(-total // block))
     shape = (programs, width)
     weight_sums = None if weight is None else _float32(shape, grad)
     bias_sums = _float32(shape, grad) if has_bias else None
     args = grad, values, mean, rstd, weight, offsets, change, weight_sums, bias_sums, programs
     _norm_backward(config, *args, full_block(width), block)
-    return (
-        change,
-        nothing if weight_sums is None else weight_sums.sum(0).to(kind),
-        nothing if bias_sums is None else bias_sums.sum(0).to(kind),
-    )
+    return change, *column_sums(weight_sums, bias_sums, nothing)
 
 
 def _float32(shape: tuple[int, ...], like: Tensor) -> Tensor:

@@ -6,17 +6,19 @@ from jagged.tuning.configs import Config
 from tests.kernels.cases import Case, Make
 
 FORWARD = {
-    "row": {"FORWARD": Config({"block_sizes": [32]}, "row", {"BLOCK": 16})},
-    "once": {"FORWARD": Config({"block_sizes": [4, 16, 16, 16]}, "rows", {"BLOCK": 64})},
-    "trips": {"FORWARD": Config({"block_sizes": [4, 16, 16, 16]}, "rows", {"BLOCK": 4})},
+    "row": {"FORWARD": Config({"block_sizes": [32]}, "row", {"DEEP": 2, "BLOCK": 8})},
+    "once": {"FORWARD": Config({"block_sizes": [4]}, "rows", {"BLOCK": 64})},
+    "trips": {"FORWARD": Config({"block_sizes": [4]}, "rows", {"BLOCK": 4})},
 }
+ROW = {"DEEP": 2, "BLOCK": 8, "TURNS": 1}
 BACKWARD = {
-    "row": {"BACKWARD": Config({"block_sizes": [32]}, "row", {"BLOCK": 16})},
-    "once": {"BACKWARD": Config({"block_sizes": [16, 16]}, "rows", {"BLOCK": 64, "ROWS": 4})},
-    "trips": {"BACKWARD": Config({"block_sizes": [16, 16]}, "rows", {"BLOCK": 4, "ROWS": 2})},
+    "row": {"BACKWARD": Config({"block_sizes": [32]}, "row", ROW)},
+    "turns": {"BACKWARD": Config({"block_sizes": [32]}, "row", ROW | {"DEEP": 1, "TURNS": 3})},
+    "once": {"BACKWARD": Config({}, "rows", {"BLOCK": 64, "ROWS": 4, "TURNS": 1})},
+    "trips": {"BACKWARD": Config({}, "rows", {"BLOCK": 4, "ROWS": 2, "TURNS": 2})},
 }
 TOKEN = {"small": {"FORWARD": Config({"block_sizes": [16]})}}
-TOKEN_BACKWARD = {"small": {"BACKWARD": Config({}, constants={"BLOCK": 16})}}
+TOKEN_BACKWARD = {"small": {"BACKWARD": Config({}, constants={"BLOCK": 16, "PROGRAMS": 2})}}
 
 
 def forward(make: Make) -> tuple[Any, ...]:

@@ -7,9 +7,9 @@ from tests.kernels.cases import Case, Make
 
 def forms(table: str) -> Mapping[str, Mapping[str, Config]]:
     """`row` in several blocks; `rows` in one trip, and with rows too long for it."""
-    row = Config({"block_sizes": [32, 16]}, "row", {"BLOCK": 16})
-    once = Config({"block_sizes": [4, 32, 16, 16]}, "rows", {"BLOCK": 64})
-    trips = Config({"block_sizes": [2, 16, 16, 16]}, "rows", {"BLOCK": 4})
+    row = Config({"block_sizes": [32, 16]}, "row", {"DEEP": 2, "BLOCK": 8})
+    once = Config({"block_sizes": [4, 32]}, "rows", {"BLOCK": 64})
+    trips = Config({"block_sizes": [2, 16]}, "rows", {"BLOCK": 4})
     return {"row": {table: row}, "once": {table: once}, "trips": {table: trips}}
 
 

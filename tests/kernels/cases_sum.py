@@ -2,7 +2,7 @@ from jagged.tuning.configs import Config
 from tests.kernels.cases import Case
 
 FORWARD = {
-    "row": {"FORWARD": Config({"block_sizes": [32]}, "row", {"BLOCK": 16})},
+    "row": {"FORWARD": Config({"block_sizes": [32]}, "row", {"DEEP": 2, "BLOCK": 8})},
     "one-trip": {"FORWARD": Config({"block_sizes": [8, 32, 64]})},
     "trips": {"FORWARD": Config({"block_sizes": [2, 16, 8]})},
 }

@@ -20,6 +20,7 @@ INLINE_ASSEMBLY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "tanh.approx.f32": np.tanh,
     "ex2.approx.ftz.f32": np.exp2,
     "ex2.approx.f32": np.exp2,
+    "lg2.approx.ftz.f32": np.log2,
     "rcp.approx.ftz.f32": np.reciprocal,
 }
 # What the interpreter's own NumPy code warns of: its scalars are arrays, and kernels work with NaN.
