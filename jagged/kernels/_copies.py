@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 
 from jagged.kernels import copies_configs
-from jagged.kernels._elements import as_bits, bisection, merged
+from jagged.kernels._elements import (
+    as_bits,
+    bisection,
+    bit_length,
+    descent,
+    levels_of,
+    merged,
+    row_within,
+)
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
 
@@ -28,7 +36,7 @@ def to_elements(dense: Tensor, offsets: Tensor, total: int) -> Tensor:
     source, target = merged(as_bits(dense), 2), merged(as_bits(out), 1)
     rows = dense.shape[0]
     config = ELEMENTS.pick(target, target.shape[1], rows)
-    _to_elements(config, source, offsets, target, rows.bit_length())
+    _to_elements(config, source, offsets, target, levels_of(rows))
     return out
 
 
@@ -37,6 +45,9 @@ def to_cells(values: Tensor, offsets: Tensor, length: int, padding: int = 0) -> 
     rows = offsets.shape[0] - 1
     out = torch.empty((rows, length, *values.shape[1:]), dtype=values.dtype, device=values.device)
     if out.numel() == 0:
+        return out
+    if values.shape[0] == 0:
+        as_bits(out).fill_(padding)
         return out
     source, target = merged(as_bits(values), 1), as_bits(out).view(rows * length, -1)
     config = CELLS.pick(source, source.shape[1], rows)
@@ -69,23 +80,28 @@ def to_elements_and_cells(values: Tensor, offsets: Tensor, length: int) -> tuple
     source, target = merged(as_bits(values), 1), merged(as_bits(filled), 1)
     cells = merged(as_bits(padded), 2)
     config = ELEMENTS.pick(target, target.shape[1], rows)
-    _to_elements_and_cells(config, source, offsets, target, cells, rows.bit_length())
+    _to_elements_and_cells(config, source, offsets, target, cells, levels_of(rows))
     cells = cells.view(rows * length, -1)
     _clear_padding(CELLS.pick(source, source.shape[1], rows), offsets, cells, length)
     return filled, padded
 
 
 @launchable(dynamic={"dense": (0, 1)})
-def _to_elements(dense: Tensor, offsets: Tensor, out: Tensor, steps: int) -> None:
+def _to_elements(dense: Tensor, offsets: Tensor, out: Tensor, levels: int) -> None:
     """dense [B, N, F] -> out [T, F]. A program owns a block of elements and of features."""
     rows = offsets.size(0) - 1
     length = dense.size(1)
     total = out.size(0)
     width = hl.specialize(out.size(1))
     for elements, features in hl.tile([total, width]):
-        row = elements.index * 0
-        bound = row + rows
-        for _ in hl.grid(steps):
+        low = hl.zeros([], dtype=torch.int64)
+        span = low + rows + 1
+        for _ in hl.grid(levels):
+            low, span = descent(offsets, rows, elements.begin, low, span)
+        high = row_within(offsets, rows, elements.end - 1, low)
+        row = elements.index * 0 + low
+        bound = elements.index * 0 + high
+        for _ in hl.grid(bit_length(high - low)):
             row, bound = bisection(offsets, elements.index, row, bound)
         position = elements.index - hl.load(offsets, [row])
         kept = (row < rows) & (position < length)
@@ -127,7 +143,7 @@ def _filled_only(values: Tensor, offsets: Tensor, out: Tensor) -> None:
 
 @launchable(dynamic={"cells": (0, 1)})
 def _to_elements_and_cells(
-    values: Tensor, offsets: Tensor, out: Tensor, cells: Tensor, steps: int
+    values: Tensor, offsets: Tensor, out: Tensor, cells: Tensor, levels: int
 ) -> None:
     """values [T, F] -> out [T, F] and, where there is an element, cells [B, N, F]."""
     rows = offsets.size(0) - 1
@@ -135,9 +151,14 @@ def _to_elements_and_cells(
     total = out.size(0)
     width = hl.specialize(out.size(1))
     for elements, features in hl.tile([total, width]):
-        row = elements.index * 0
-        bound = row + rows
-        for _ in hl.grid(steps):
+        low = hl.zeros([], dtype=torch.int64)
+        span = low + rows + 1
+        for _ in hl.grid(levels):
+            low, span = descent(offsets, rows, elements.begin, low, span)
+        high = row_within(offsets, rows, elements.end - 1, low)
+        row = elements.index * 0 + low
+        bound = elements.index * 0 + high
+        for _ in hl.grid(bit_length(high - low)):
             row, bound = bisection(offsets, elements.index, row, bound)
         position = elements.index - hl.load(offsets, [row])
         filled = row < rows

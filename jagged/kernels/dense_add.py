@@ -1,5 +1,9 @@
 """Dense [B, N, ...] added to the elements at the same places.
 
+One program for a block of elements, see `_elements`, rather than `hl.jagged_tile` over rows: 0.195
+against 0.209 ms on 4096 rows U[0, 512], 0.160 against 0.176 on 8192 skewed rows (512 u^4), 0.209
+against 0.250 on 262144 rows U[0, 8] (H200, bfloat16, 128 features, the best configuration of each).
+
 Symbols: B rows, T elements (capacity included), N cells a row, F features.
 """
 
@@ -15,7 +19,14 @@ from jagged.kernels._copies import (
     to_cells,
     to_elements_and_cells,
 )
-from jagged.kernels._elements import bisection, merged
+from jagged.kernels._elements import (
+    bisection,
+    bit_length,
+    descent,
+    levels_of,
+    merged,
+    row_within,
+)
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
 
@@ -33,7 +44,7 @@ def forward(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
     rows = dense.shape[0]
     target = merged(out, 1)
     config = FORWARD.pick(target, target.shape[1], rows)
-    _add_dense(config, merged(values, 1), offsets, merged(dense, 2), target, rows.bit_length())
+    _add_dense(config, merged(values, 1), offsets, merged(dense, 2), target, levels_of(rows))
     return out
 
 
@@ -51,16 +62,21 @@ def backward(
 
 
 @launchable(dynamic={"dense": (0, 1)})
-def _add_dense(values: Tensor, offsets: Tensor, dense: Tensor, out: Tensor, steps: int) -> None:
+def _add_dense(values: Tensor, offsets: Tensor, dense: Tensor, out: Tensor, levels: int) -> None:
     """values, out [T, F], dense [B, N, F]. A program owns a block of elements and of features."""
     rows = offsets.size(0) - 1
     length = dense.size(1)
     total = out.size(0)
     width = hl.specialize(out.size(1))
     for elements, features in hl.tile([total, width]):
-        row = elements.index * 0
-        bound = row + rows
-        for _ in hl.grid(steps):
+        low = hl.zeros([], dtype=torch.int64)
+        span = low + rows + 1
+        for _ in hl.grid(levels):
+            low, span = descent(offsets, rows, elements.begin, low, span)
+        high = row_within(offsets, rows, elements.end - 1, low)
+        row = elements.index * 0 + low
+        bound = elements.index * 0 + high
+        for _ in hl.grid(bit_length(high - low)):
             row, bound = bisection(offsets, elements.index, row, bound)
         position = elements.index - hl.load(offsets, [row])
         filled = row < rows

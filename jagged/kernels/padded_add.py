@@ -22,6 +22,8 @@ def forward(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
     out = torch.empty(dense.shape, dtype=dense.dtype, device=dense.device)
     if out.numel() == 0:
         return out
+    if values.shape[0] == 0:
+        return out.copy_(dense)
     rows, length = dense.shape[:2]
     source = merged(values, 1)
     width = source.shape[1]

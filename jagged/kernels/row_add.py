@@ -10,7 +10,14 @@ from torch import Tensor
 from jagged.kernels import row_add_configs
 from jagged.kernels import sum as row_sum
 from jagged.kernels._copies import ELEMENTS, filled_only
-from jagged.kernels._elements import bisection, merged
+from jagged.kernels._elements import (
+    bisection,
+    bit_length,
+    descent,
+    levels_of,
+    merged,
+    row_within,
+)
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
 
@@ -29,7 +36,7 @@ def forward(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
         return out.zero_()
     target = merged(out, 1)
     config = FORWARD.pick(target, target.shape[1], rows)
-    _add_row(config, merged(values, 1), offsets, merged(dense, 1), target, rows.bit_length())
+    _add_row(config, merged(values, 1), offsets, merged(dense, 1), target, levels_of(rows))
     return out
 
 
@@ -43,15 +50,20 @@ def backward(
 
 
 @launchable()
-def _add_row(values: Tensor, offsets: Tensor, dense: Tensor, out: Tensor, steps: int) -> None:
+def _add_row(values: Tensor, offsets: Tensor, dense: Tensor, out: Tensor, levels: int) -> None:
     """values, out [T, F], dense [B, F]. A program owns a block of elements and of features."""
     rows = offsets.size(0) - 1
     total = out.size(0)
     width = hl.specialize(out.size(1))
     for elements, features in hl.tile([total, width]):
-        row = elements.index * 0
-        bound = row + rows
-        for _ in hl.grid(steps):
+        low = hl.zeros([], dtype=torch.int64)
+        span = low + rows + 1
+        for _ in hl.grid(levels):
+            low, span = descent(offsets, rows, elements.begin, low, span)
+        high = row_within(offsets, rows, elements.end - 1, low)
+        row = elements.index * 0 + low
+        bound = elements.index * 0 + high
+        for _ in hl.grid(bit_length(high - low)):
             row, bound = bisection(offsets, elements.index, row, bound)
         filled = (row < rows)[:, None]
         added = hl.load(dense, [row[:, None], features.index[None, :]], extra_mask=filled)

@@ -14,6 +14,6 @@ FORWARD: Table = {
         (2, 1, 256): {"settings": {"block_sizes": [1024, 1], "num_warps": 4}},
         (4, 128, 256): {"settings": {"block_sizes": [16, 128], "num_warps": 2}},
         (4, 32, 256): {"settings": {"block_sizes": [64, 32], "num_warps": 2}},
-        (4, 1, 256): {"settings": {"block_sizes": [1024, 1], "num_warps": 4}},
+        (4, 1, 256): {"settings": {"block_sizes": [512, 1], "num_warps": 4}},
     },
 }

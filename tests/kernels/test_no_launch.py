@@ -1,0 +1,97 @@
+"""Calls of the kernels that have nothing to compute: no launch, and what the eager ops give.
+
+On the CPU, where a launch would fail: no rows, no elements, no features, no cells.
+"""
+
+import importlib
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from jagged.tuning.launch import Launchable
+
+
+def ones(*shape: int) -> Tensor:
+    return torch.ones(shape)
+
+
+def offsets(rows: int, total: int) -> Tensor:
+    """All elements in the last row, if there is one."""
+    made = torch.zeros(rows + 1, dtype=torch.int64)
+    if rows:
+        made[-1] = total
+    return made
+
+
+def copies(rows: int, total: int, cells: int, width: int) -> list[tuple[str, str, tuple[Any, ...]]]:
+    jagged, padded = ones(total, width), ones(rows, cells, width)
+    bounds = offsets(rows, total)
+    return [
+        ("to_padded", "forward", (jagged, bounds, cells, 1.5)),
+        ("to_padded", "backward", (padded, bounds, total)),
+        ("from_padded", "forward", (padded, bounds, total)),
+        ("from_padded", "backward", (jagged, bounds, cells)),
+        ("padded_add", "forward", (jagged, bounds, padded)),
+        ("padded_add", "backward", (padded, bounds, total)),
+    ]
+
+
+def sums(rows: int, total: int, cells: int, width: int) -> list[tuple[str, str, tuple[Any, ...]]]:
+    jagged, padded = ones(total, width), ones(rows, cells, width)
+    bounds = offsets(rows, total)
+    return [
+        ("dense_add", "forward", (jagged, bounds, padded)),
+        ("dense_add", "backward", (jagged, bounds, cells, True, True)),
+        ("dense_add", "backward", (jagged, bounds, cells, True, False)),
+        ("dense_add", "backward", (jagged, bounds, cells, False, True)),
+        ("row_add", "forward", (jagged, bounds, ones(rows, width))),
+    ]
+
+
+def products(rows: int, total: int, width: int) -> list[tuple[str, str, tuple[Any, ...]]]:
+    x, y, bounds = ones(total, width), ones(total, 3), offsets(rows, total)
+    matrix = ones(rows, width, 3)
+    return [
+        ("dense_bmm", "forward", (x, bounds, matrix, ones(rows, 3), None)),
+        ("dense_bmm", "backward", (y, x, bounds, matrix, True, 7, True, True)),
+        ("dense_bmm", "backward", (y, x, bounds, matrix, True, 7, False, True)),
+        ("dense_bmm", "backward", (y, x, bounds, matrix, True, 7, False, False)),
+        ("jagged_bmm", "forward", (x, y, bounds, None)),
+        ("jagged_bmm", "backward", (matrix, x, y, bounds, None, True, True)),
+    ]
+
+
+CALLS = {
+    "no rows": copies(0, 0, 2, 4) + sums(0, 0, 2, 4) + products(0, 0, 4),
+    "no rows, a tail": copies(0, 3, 2, 4) + products(0, 3, 4),
+    "no elements": copies(2, 0, 2, 4) + sums(2, 0, 2, 4) + products(2, 0, 4),
+    "no cells": copies(2, 3, 0, 4),
+    "no features": copies(2, 3, 2, 0) + sums(2, 3, 2, 0),
+}
+
+
+@pytest.mark.parametrize(
+    ("op", "direction", "arguments"),
+    [
+        pytest.param(*call, id=f"{name}-{call[0]}-{call[1]}-{index}")
+        for name, calls in CALLS.items()
+        for index, call in enumerate(calls)
+    ],
+)
+def test_equals_eager_without_a_launch(
+    op: str, direction: str, arguments: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def launch(kernel: Launchable, *_: Any) -> None:
+        pytest.fail(f"{kernel.function.__name__} was launched")
+
+    monkeypatch.setattr(Launchable, "__call__", launch)
+    kernels, eager = (
+        importlib.import_module(f"jagged.{kind}.{op}") for kind in ("kernels", "eager")
+    )
+    ours, expected = (getattr(module, direction)(*arguments) for module in (kernels, eager))
+    pairs = zip(ours, expected, strict=True) if isinstance(ours, tuple) else [(ours, expected)]
+    for our, answer in pairs:
+        assert our.shape == answer.shape
+        torch.testing.assert_close(our, answer, rtol=0, atol=0)
