@@ -51,5 +51,5 @@ def _add_columns(
             if second is not None:
                 others = others + hl.load(second, [index, features], extra_mask=inside)
         first_out[features] = sums.sum(0).to(first_out.dtype)
-        if second is not None:
+        if second_out is not None:
             second_out[features] = others.sum(0).to(second_out.dtype)

@@ -21,13 +21,19 @@ def tail_bits(total: int) -> int:
 
 def narrow(*matrices: Tensor) -> bool:
     """Whether 32-bit arithmetic reaches every element: then offsets are cut to it at once, since
-    what is computed from 64-bit offsets costs twice the registers and instructions."""
-    return all(matrix.shape[0] * matrix.stride(0) < 2**31 for matrix in matrices)
+    what is computed from 64-bit offsets costs twice the registers and instructions.
+
+    The bound on the elements leaves room for `span`, which looks past the end of the tail.
+    """
+    return all(
+        matrix.shape[0] < 2**27 and matrix.shape[0] * matrix.stride(0) < 2**31
+        for matrix in matrices
+    )
 
 
 def cut(offset: Any, is_narrow: bool) -> Any:
-    """An offset in 32 bits if `narrow`."""
-    return offset.to(torch.int32) if is_narrow else offset
+    """An offset in 32 bits if `narrow`, else in 64, whatever the offsets have."""
+    return offset.to(torch.int32 if is_narrow else torch.int64)
 
 
 def full_block(width: int) -> int:

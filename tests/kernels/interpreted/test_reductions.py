@@ -135,3 +135,12 @@ def test_softmax_of_the_lowest_numbers(config: Config, monkeypatch: pytest.Monke
     torch.testing.assert_close(out[:5], torch.full((5, 3), 0.2))
     torch.testing.assert_close(out[7], torch.ones(3))
     assert (out[8:42] == 0).all()
+
+
+def test_wide_arithmetic_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, bounds, grad = values(25), offsets().to(torch.int32), values(25)
+    weights = softmax.forward(x, bounds, None)
+    change = softmax.backward(grad, weights, bounds, None)
+    monkeypatch.setattr(softmax, "narrow", lambda *_: False)
+    close(softmax.forward(x, bounds, None), weights.double())
+    close(softmax.backward(grad, weights, bounds, None), change.double())
