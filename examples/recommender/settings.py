@@ -21,10 +21,10 @@ class Settings:
     layers: int = 2
     heads: int = 1
     max_length: int = 200
-    dropout: float = 0.5
+    dropout: float = 0.4
     tied: bool = True
     loss: Literal["uniform", "in-batch", "full"] = "uniform"
-    negatives: int = 512
+    negatives: int = 1024
     temperature: float = 0.05
     epochs: int = 16
     token_budget: int = 2048
@@ -34,8 +34,8 @@ class Settings:
     device: str = "auto"
     threads: int = 1
     checkpoint_steps: int = 0
-    synthetic_users: int = 6_000
-    synthetic_items: int = 4_000
+    synthetic_users: int = 4_000
+    synthetic_items: int = 3_000
 
     def __post_init__(self) -> None:
         for name in ("width", "layers", "heads", "max_length", "negatives", "epochs", "threads"):

@@ -25,7 +25,7 @@ SHORTEST = 5
 
 
 def synthetic_sequences(
-    num_users: int = 6_000, num_items: int = 4_000, longest: int = 200, seed: int = 0
+    num_users: int = 4_000, num_items: int = 3_000, longest: int = 200, seed: int = 0
 ) -> Sequences:
     """Users with 5 to `longest` events each; the same seed gives the same stream.
 
