@@ -57,6 +57,7 @@ examples: .venv/.test  ## run every small example
 	$(BIN)/python -m examples.pool_features
 	$(BIN)/python -m examples.hstu_block
 	$(BIN)/python -m examples.ranking_mlp
+	$(BIN)/python -m examples.torchrec_model
 
 wheel: .venv/.dev  ## build the wheel and the sdist into dist/
 	rm -rf dist build
