@@ -103,7 +103,6 @@ def parse(arguments: list[str] | None) -> tuple[Settings, Path | None, bool]:
     parser = argparse.ArgumentParser(
         prog="train_recommender",
         description="Train an HSTU next-item recommender beside two baselines.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("--out", type=Path, help="run folder (default: runs/TIME-DATA)")
     parser.add_argument(
