@@ -51,13 +51,14 @@ format: .venv/.dev  ## format the tree in place
 
 types: .venv/.dev  ## mypy --strict and pyright
 	$(BIN)/mypy
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 examples: .venv/.test  ## run every small example
 	$(BIN)/python -m examples.pool_features
 	$(BIN)/python -m examples.hstu_block
 	$(BIN)/python -m examples.ranking_mlp
 	$(BIN)/python -m examples.torchrec_model
+	$(BIN)/python -m examples.read_parquet
 
 wheel: .venv/.dev  ## build the wheel and the sdist into dist/
 	rm -rf dist build

@@ -158,7 +158,9 @@ def install_fbgemm_kernels(*, cuda: bool = True, cpu: bool = False) -> Installed
         library = torch.library.Library("fbgemm", "IMPL")  # type: ignore[no-untyped-call]
         replaced = []
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=r"(?s).*[Oo]verriding a previously registered")
+            warnings.filterwarnings(
+                "ignore", message=r"(?s).*[Oo]verriding a previously registered"
+            )
             for name, (kernel, floating) in _KERNELS.items():
                 for key in keys:
                     if torch._C._dispatch_has_kernel_for_dispatch_key(f"fbgemm::{name}", key):

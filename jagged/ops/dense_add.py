@@ -62,7 +62,9 @@ class _DenseAdd(torch.autograd.Function):
         return grad_values if need_values else None, None, grad_dense if need_dense else None
 
 
-@operator("dense_add_forward(Tensor values, Tensor offsets, Tensor dense) -> Tensor", cuda="kernels")
+@operator(
+    "dense_add_forward(Tensor values, Tensor offsets, Tensor dense) -> Tensor", cuda="kernels"
+)
 def _forward(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
     return values.new_empty(values.shape)
 

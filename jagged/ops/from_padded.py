@@ -61,7 +61,9 @@ class _FromPadded(torch.autograd.Function):
         return _backward(unit_last_stride(grads[0]), offsets, ctx.length), None, None
 
 
-@operator("from_padded_forward(Tensor dense, Tensor offsets, SymInt total) -> Tensor", cuda="kernels")
+@operator(
+    "from_padded_forward(Tensor dense, Tensor offsets, SymInt total) -> Tensor", cuda="kernels"
+)
 def _forward(dense: Tensor, offsets: Tensor, total: int) -> Tensor:
     return dense.new_empty((total, *dense.shape[2:]))
 
