@@ -26,7 +26,7 @@ ARROWS = {
     "eager": set(),
     "kernels": {"tuning"},
     "tuning": {"kernels", "ops", "testing", "checks", "layout", "attention"},
-    "data": {"layout", "checks"},
+    "data": {"layout", "checks", "interop"},
     "interop": {"layout", "ops", "checks", "attention", "_rows"},
     "modules": {"layout", "ops", "checks", "attention"},
 }

@@ -1,6 +1,14 @@
-"""Rows to batches: samplers and collation, no model in it."""
+"""Rows to batches: samplers, collation and a reader of Parquet, no model in it."""
 
 from jagged.data.collate import collate, collate_features
+from jagged.data.parquet import ParquetBatches, read_parquet
 from jagged.data.sampler import SamplerState, TokenBudgetSampler
 
-__all__ = ["SamplerState", "TokenBudgetSampler", "collate", "collate_features"]
+__all__ = [
+    "ParquetBatches",
+    "SamplerState",
+    "TokenBudgetSampler",
+    "collate",
+    "collate_features",
+    "read_parquet",
+]
