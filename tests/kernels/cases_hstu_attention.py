@@ -8,6 +8,12 @@ from tests.kernels.cases import Case, Make
 
 SMALL = Config({"num_warps": 4}, constants={"BLOCK_Q": 16, "BLOCK_K": 16})
 LARGE = Config({"num_warps": 4}, "direct", {"BLOCK_Q": 32, "BLOCK_K": 32})
+SHORT = Config(
+    {"num_warps": 4},
+    "short",
+    {"WIDTH": 16, "BYTES": 4, "LONGEST": 64, "ROWS": 1, "BLOCK": 16, "BLOCK_Q": 16, "BLOCK_K": 16},
+)
+SHORT_ROWS = 256  # as many as the shipped entries ask for
 
 
 def operands(make: Make, *, extras: bool) -> tuple[Any, ...]:
@@ -35,6 +41,19 @@ def operands(make: Make, *, extras: bool) -> tuple[Any, ...]:
     )
 
 
+def short_operands(make: Make, *, extras: bool) -> tuple[Any, ...]:
+    """The same for batches of short rows; extras: all but a bias, with rows cut at max_length."""
+    q, k, v = (make.values(heads(make), make.width) for _ in range(3))
+    many = make.width > 32  # compiled, never run
+    offsets = make.dense(SHORT_ROWS + 1, dtype=torch.int64) if many else make.offsets()
+    longest, factors = make.longest, None
+    mask: tuple[Any, ...] = 0, 0, 0, None
+    if extras:
+        longest, factors = max(longest - 10, 0), make.values()
+        mask = 6, 3, 4, make.dense(offsets.shape[0] - 1, dtype=torch.int64)
+    return (q, k, v, offsets, longest, 0.25, factors, 0.3, *mask, None, None, None, "log", 1.0)
+
+
 def heads(make: Make) -> int:
     """H: one for the interpreter, whose time it multiplies; several where code is compiled."""
     return 1 if make.width <= 32 else 4
@@ -47,6 +66,18 @@ def values_width(make: Make) -> int:
 
 def forward(extras: bool) -> Any:
     return lambda make: operands(make, extras=extras)
+
+
+def short_forward(extras: bool) -> Any:
+    return lambda make: short_operands(make, extras=extras)
+
+
+def short_backward(extras: bool) -> Any:
+    def arguments(make: Make) -> tuple[Any, ...]:
+        grad: Tensor = make.values(heads(make), make.width)
+        return (grad, *short_operands(make, extras=extras), True, True, False)
+
+    return arguments
 
 
 def backward(extras: bool, *needs: bool) -> Any:
@@ -93,5 +124,22 @@ CASES = [
         product=True,
         tolerance=16,
         spills=frozenset({"DBIAS-(2, 128, 256)"}),  # 16 bytes, with every feature at once
+    ),
+    *(
+        Case(
+            "hstu_attention",
+            direction,
+            arguments(extras),
+            {"short": {table: SHORT}},
+            widths=(16,),
+            label="short-extras" if extras else "short",
+            product=True,
+            tolerance=16,
+        )
+        for extras in (False, True)
+        for direction, arguments, table in (
+            ("forward", short_forward, "FORWARD_SHORT"),
+            ("backward", short_backward, "BACKWARD_SHORT"),
+        )
     ),
 ]

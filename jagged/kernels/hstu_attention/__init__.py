@@ -1,7 +1,9 @@
 """HSTU attention on CUDA: arguments to launches.
 
 The kernels are `forward.attend`, `backward.attend_dq`, `backward.attend_dkv` and
-`bias_backward.attend_dbias`. They share the mask (`mask`) and the work list (`schedule`).
+`bias_backward.attend_dbias`. They share the mask (`mask`) and the work list (`schedule`). Batches
+of short rows have kernels of their own, `short.attend_short` and
+`short_backward.attend_short_backward`.
 """
 
 from typing import NamedTuple
@@ -14,6 +16,8 @@ from jagged.kernels.hstu_attention.backward import attend_dkv, attend_dq
 from jagged.kernels.hstu_attention.bias_backward import attend_dbias
 from jagged.kernels.hstu_attention.forward import attend
 from jagged.kernels.hstu_attention.schedule import work_list
+from jagged.kernels.hstu_attention.short import attend_short, search_levels, short_slots
+from jagged.kernels.hstu_attention.short_backward import attend_short_backward
 from jagged.tuning.configs import Config, ConfigTable
 
 FORWARD = ConfigTable(configs.FORWARD)
@@ -23,6 +27,8 @@ FORWARD_BIASED = ConfigTable(configs.FORWARD_BIASED)
 DQ_BIASED = ConfigTable(configs.DQ_BIASED)
 DKV_BIASED = ConfigTable(configs.DKV_BIASED)
 DBIAS = ConfigTable(configs.DBIAS)
+FORWARD_SHORT = ConfigTable(configs.FORWARD_SHORT)
+BACKWARD_SHORT = ConfigTable(configs.BACKWARD_SHORT)
 
 SPARE = 32  # programs of each head that write 0 into the capacity tail
 
@@ -53,10 +59,19 @@ def forward(
     mask = _letters(window, contextual, min_full, num_targets)
     bucket = _bucket(position_table, time_table, bucket)
     widths = _padded(q.shape[2]), _padded(v.shape[2])
+    out = torch.empty(v.shape, dtype=v.dtype, device=v.device)
+    short = None if bucket else _short(FORWARD_SHORT, q, v, rows, max_length)
+    if short is not None:
+        block, keys = short.constants["BLOCK"], short.constants["BLOCK_K"]
+        attend_short(
+            short, q, k, v, offsets, num_targets, scale_per_query, out,
+            short_slots(q.shape[0], rows, block), max_length, alpha, scale, window, contextual,
+            min_full, mask, *widths, block, keys, search_levels(rows), SPARE,
+        )  # fmt: skip
+        return out
     config = (FORWARD_BIASED if bucket else FORWARD).pick(q, max(widths), rows)
     queries, keys = config.constants["BLOCK_Q"], config.constants["BLOCK_K"]
     work = _Programs(offsets, q.shape[0], max_length, {}).of(config, queries)
-    out = torch.empty(v.shape, dtype=v.dtype, device=v.device)
     attend(
         config, q, k, v, offsets, work.table, num_targets, scale_per_query, position_table,
         time_table, timestamps, out, work.slots, work.most, max_length, alpha, scale, window,
@@ -109,6 +124,16 @@ def backward(
         tensors = grad, q, k, v, offsets
         extras = num_targets, scale_per_query, position_table, time_table, timestamps
         numbers = max_length, alpha, scale, window, contextual, min_full, divisor, mask, bucket
+        both = need_q and need_kv and not bucket
+        short = _short(BACKWARD_SHORT, q, v, rows, max_length) if both else None
+        if short is not None:
+            sizes = tuple(short.constants[name] for name in ("BLOCK", "BLOCK_Q", "BLOCK_K"))
+            attend_short_backward(
+                short, *tensors, num_targets, scale_per_query, dq, dk, dv,
+                short_slots(q.shape[0], rows, sizes[0]), max_length, alpha, scale, window,
+                contextual, min_full, mask, *widths, *sizes, search_levels(rows), SPARE,
+            )  # fmt: skip
+            need_q = need_kv = False
         if need_q and not narrow:
             config = (DQ_BIASED if bucket else DQ).pick(q, max(widths), rows)
             queries, keys = config.constants["BLOCK_Q"], config.constants["BLOCK_K"]
@@ -140,6 +165,19 @@ def backward(
         for table, total in ((position_table, dposition), (time_table, dtime))
     )
     return dq, dk, dv, position_grad, time_grad
+
+
+def _short(table: ConfigTable, q: Tensor, v: Tensor, rows: int, max_length: int) -> Config | None:
+    """How the kernels for short rows run, None where they were not measured to be faster."""
+    config = table.pick(q, max(q.shape[2], v.shape[2]), rows)
+    limits = config.constants
+    fits = (
+        q.shape[2] == v.shape[2] == limits["WIDTH"]
+        and q.element_size() <= limits["BYTES"]
+        and max_length <= limits["LONGEST"]
+        and rows >= limits["ROWS"]
+    )
+    return config if fits else None
 
 
 class _Work(NamedTuple):

@@ -5,7 +5,7 @@ T / BLOCK + B entries, a number that the host knows without asking the device. R
 their number of blocks, so that the last programs to start are short ones; the blocks of a row stay
 together, so that its keys and values are read from the L2 cache after the first of them.
 
-One launch. Where rows are short, `short.py` does without a list.
+One launch. Where rows are short, `short` and `short_backward` do without a list.
 """
 
 import helion.language as hl

@@ -1,9 +1,8 @@
-"""HSTU attention where rows are short: no work list, one loop of keys, heads in turn.
+"""HSTU attention where rows are short: no work list, one loop of keys.
 
 There the time goes into the bytes and into the latency of a program, not into products. A program
-finds its row by a search in `offsets` itself, so that nothing runs before it; it has one loop, all
-of it under the mask, because a second loop waits for memory once more; and with HEADS > 1 it runs
-several heads through that loop, so that the loads of the next head overlap the products of this.
+finds its row by a search in `offsets` itself, so that nothing runs before it, and it has one loop,
+all of it under the mask, because a second loop waits for memory once more.
 """
 
 import helion.language as hl
@@ -73,19 +72,19 @@ def attend_short(
     BLOCK_Q: hl.constexpr,
     BLOCK_K: hl.constexpr,
     LEVELS: hl.constexpr,
-    HEADS: hl.constexpr,
     SPARE: hl.constexpr,
 ) -> None:
-    """out [T, H, V] from q, k [T, H, D] and v [T, H, V]; a program serves HEADS heads.
+    """out [T, H, V] from q, k [T, H, D] and v [T, H, V].
 
-    The last SPARE programs write 0 into the capacity tail.
+    Elements past `max_length` get 0, as in `forward.attend`. The last SPARE programs write 0 into
+    the capacity tail.
     """
     heads = hl.specialize(q.size(1))
     hl.specialize(q.size(2))
     hl.specialize(v.size(2))
     rows = offsets.size(0) - 1
     total = q.size(0)
-    for group, slot in hl.grid([heads // HEADS, slots + SPARE]):
+    for head, slot in hl.grid([heads, slots + SPARE]):
         if slot < slots:
             row, block = find_block(offsets, slot, rows, LEVELS, BLOCK_Q)
             start = offsets[row].to(torch.int64)
@@ -98,43 +97,33 @@ def attend_short(
                 seen = torch.clamp(length, max=max_length)
                 inside = query < seen
                 mine = query < length
-                end = seen if "c" in MASK else torch.minimum(first + BLOCK_Q, seen)
-                count = block_count(end, BLOCK_K)
+                end = last_key(first, seen, contextual, MASK, BLOCK_Q)
+                queries = load_block(q, start + query, head, inside, D)
+                acc = hl.zeros([BLOCK_Q, V], dtype=torch.float32)
                 half = alpha * 0.5
-                if HEADS == 1:
-                    queries = load_block(q, start + query, group, inside, D)
-                    acc = hl.zeros([BLOCK_Q, V], dtype=torch.float32)
-                    for number in hl.grid(count):
-                        acc = visit_short(
-                            acc, queries, query, number * BLOCK_K, k, v, start, seen, limit,
-                            group, half, window, contextual, min_full, MASK, D, V, BLOCK_K,
-                        )  # fmt: skip
-                    store_scaled(acc, out, start, query, mine, group, scale, scale_per_query, V)
-                else:
-                    acc = hl.zeros([BLOCK_Q, V], dtype=torch.float32)
-                    for turn in hl.grid(count * HEADS):
-                        head = turn // count
-                        number = turn - head * count
-                        head = group * HEADS + head
-                        queries = load_turn(q, start + query, head, inside, D)
-                        acc = torch.where(number == 0, 0.0, acc)
-                        acc = visit_short(
-                            acc, queries, query, number * BLOCK_K, k, v, start, seen, limit,
-                            head, half, window, contextual, min_full, MASK, D, V, BLOCK_K,
-                        )  # fmt: skip
-                        if number == count - 1:
-                            store_scaled(
-                                acc, out, start, query, mine, head, scale, scale_per_query, V
-                            )
+                for number in hl.grid(block_count(end, BLOCK_K)):
+                    acc = visit_short(
+                        acc, queries, query, number * BLOCK_K, k, v, start, seen, limit, head,
+                        half, window, contextual, min_full, MASK, D, V, BLOCK_K,
+                    )  # fmt: skip
+                acc = scaled(acc, start + query, inside, scale, scale_per_query)
+                store_block(out, start + query, head, mine, acc, V)
         else:
             past = offsets[rows].to(torch.int64)
             begin_tail = past + (slot - slots) * BLOCK_Q
             turns = (total - begin_tail + (SPARE * BLOCK_Q - 1)) // (SPARE * BLOCK_Q)
             for tail in hl.grid(turns):
                 position = begin_tail + tail * (SPARE * BLOCK_Q) + hl.arange(BLOCK_Q)
-                for other in hl.grid(HEADS):
-                    zeros = hl.zeros([BLOCK_Q, V], dtype=torch.float32)
-                    store_block(out, position, group * HEADS + other, position < total, zeros, V)
+                zeros = hl.zeros([BLOCK_Q, V], dtype=torch.float32)
+                store_block(out, position, head, position < total, zeros, V)
+
+
+def last_key(first: Tensor, seen: Tensor, contextual: int, MASK: str, BLOCK: int) -> Tensor:
+    """The end of the keys that a block of queries sees: the row's for one with a prefix."""
+    end = torch.minimum(first + BLOCK, seen)
+    if "c" in MASK:
+        end = torch.where(first < contextual, seen, end)
+    return end
 
 
 def visit_short(
@@ -147,7 +136,7 @@ def visit_short(
     start: Tensor,
     length: Tensor,
     limit: Tensor,
-    head: int | Tensor,
+    head: int,
     half: float,
     window: int,
     contextual: int,
@@ -160,12 +149,8 @@ def visit_short(
     """acc + silu(scores) values for one block of keys; device code, inlined where it is called."""
     key = first_key + hl.arange(BLOCK_K)
     inside = key < length
-    if isinstance(head, Tensor):
-        keys = load_turn(k, start + key, head, inside, D)
-        values = load_turn(v, start + key, head, inside, V)
-    else:
-        keys = load_block(k, start + key, head, inside, D)
-        values = load_block(v, start + key, head, inside, V)
+    keys = load_block(k, start + key, head, inside, D)
+    values = load_block(v, start + key, head, inside, V)
     weight = silu(hl.dot(queries, keys.T) * half, queries.dtype == torch.float32)
     kept = keep(query.unsqueeze(1), key.unsqueeze(0), limit, window, contextual, min_full, MASK)
     weight = torch.where(kept, weight, 0.0)
@@ -173,45 +158,18 @@ def visit_short(
     return total
 
 
-def store_scaled(
+def scaled(
     acc: Tensor,
-    out: Tensor,
-    start: Tensor,
-    query: Tensor,
+    position: Tensor,
     inside: Tensor,
-    head: int | Tensor,
     scale: float,
     scale_per_query: Tensor | None,
-    V: int,
-) -> None:
-    """out[start + query, head, :] = scale * acc, where inside."""
+) -> Tensor:
+    """acc times the scale of each query; 0 for one that is not inside, whatever acc holds."""
     if scale_per_query is None:
         acc = acc * scale
     else:
-        factor = hl.load(scale_per_query, [start + query], extra_mask=inside)
-        acc = acc * factor.to(torch.float32)[:, None]
-    if isinstance(head, Tensor):
-        store_turn(out, start + query, head, inside, acc, V)
-    else:
-        store_block(out, start + query, head, inside, acc, V)
-
-
-def load_turn(x: Tensor, position: Tensor, head: Tensor, inside: Tensor, PADDED: int) -> Tensor:
-    """`load_block` for a head that is a number on the device."""
-    lane = hl.arange(PADDED).unsqueeze(0)
-    mask = inside.unsqueeze(1)
-    if x.size(2) != PADDED:
-        mask = mask & (lane < x.size(2))
-    block: Tensor = hl.load(x, [position.unsqueeze(1), lane * 0 + head, lane], extra_mask=mask)
-    return block
-
-
-def store_turn(
-    x: Tensor, position: Tensor, head: Tensor, inside: Tensor, values: Tensor, PADDED: int
-) -> None:
-    """`store_block` for a head that is a number on the device."""
-    lane = hl.arange(PADDED).unsqueeze(0)
-    mask = inside.unsqueeze(1)
-    if x.size(2) != PADDED:
-        mask = mask & (lane < x.size(2))
-    hl.store(x, [position.unsqueeze(1), lane * 0 + head, lane], values.to(x.dtype), extra_mask=mask)
+        factor = hl.load(scale_per_query, [position], extra_mask=inside)
+        acc = acc * factor.to(torch.float32).unsqueeze(1)
+    result: Tensor = torch.where(inside.unsqueeze(1), acc, 0.0)
+    return result

@@ -1,9 +1,8 @@
 """Backward of HSTU attention where rows are short: all three gradients from one launch.
 
-`attend_short_backward` gives every block of a row and head two programs, one for the gradient of q
-and one for those of k and v. They start one after the other, so that the second finds in the L2
-cache what the first has read. `attend_row_backward` gives a whole row and head to one program,
-which computes each score once: five products in place of seven. Neither has an atomic operation.
+Every block of a row and head has two programs, one for the gradient of q and one for those of k and
+v. They start one after the other, so that the second finds in the L2
+cache what the first has read. There is no atomic operation.
 """
 
 import helion.language as hl
@@ -13,7 +12,7 @@ from torch import Tensor
 from jagged.kernels.hstu_attention.blocks import load_block, store_block
 from jagged.kernels.hstu_attention.mask import block_count, keep, target_id
 from jagged.kernels.hstu_attention.score import silu_and_slope
-from jagged.kernels.hstu_attention.short import find_block, store_scaled
+from jagged.kernels.hstu_attention.short import find_block, last_key, scaled
 from jagged.tuning.launch import launchable
 
 
@@ -73,24 +72,31 @@ def attend_short_backward(
                 if part < heads:
                     queries = load_block(q, start + mine, head, inside, D)
                     grads = load_block(grad, start + mine, head, inside, V)
-                    end = seen if "c" in MASK else torch.minimum(first + BLOCK, seen)
+                    end = last_key(first, seen, contextual, MASK, BLOCK)
                     acc = hl.zeros([BLOCK, D], dtype=torch.float32)
                     for inner in hl.grid(block_count(end, BLOCK_K)):
                         acc = visit_short_keys(
                             acc, queries, grads, mine, inner * BLOCK_K, k, v, start, seen, limit,
                             head, half, window, contextual, min_full, MASK, D, V, BLOCK_K,
                         )  # fmt: skip
-                    acc = acc * alpha
-                    store_scaled(acc, dq, start, mine, stored, head, scale, scale_per_query, D)
+                    acc = scaled(acc * alpha, start + mine, inside, scale, scale_per_query)
+                    store_block(dq, start + mine, head, stored, acc, D)
                 else:
                     keys = load_block(k, start + mine, head, inside, D)
                     values = load_block(v, start + mine, head, inside, V)
-                    begin = 0 if "c" in MASK else first // BLOCK_Q
+                    begin = first // BLOCK_Q
+                    lead = first * 0
+                    if "c" in MASK:  # the queries of the prefix come first
+                        lead = torch.minimum(block_count(lead + contextual, BLOCK_Q), begin)
+                    turns = torch.clamp(block_count(seen, BLOCK_Q) - begin, min=0) + lead
                     dk_acc = hl.zeros([BLOCK, D], dtype=torch.float32)
                     dv_acc = hl.zeros([BLOCK, V], dtype=torch.float32)
-                    for turn in hl.grid(block_count(seen, BLOCK_Q) - begin):
+                    for turn in hl.grid(turns):
+                        number = begin + turn
+                        if "c" in MASK:
+                            number = torch.where(turn < lead, turn, number - lead)
                         dk_acc, dv_acc = visit_short_queries(
-                            dk_acc, dv_acc, keys, values, mine, (begin + turn) * BLOCK_Q, q, grad,
+                            dk_acc, dv_acc, keys, values, mine, number * BLOCK_Q, q, grad,
                             scale_per_query, start, seen, limit, head, half, window, contextual,
                             min_full, MASK, D, V, BLOCK_Q,
                         )  # fmt: skip
@@ -98,6 +104,8 @@ def attend_short_backward(
                     if scale_per_query is None:
                         dk_acc = dk_acc * scale
                         dv_acc = dv_acc * scale
+                    dk_acc = torch.where(inside.unsqueeze(1), dk_acc, 0.0)
+                    dv_acc = torch.where(inside.unsqueeze(1), dv_acc, 0.0)
                     store_block(dk, start + mine, head, stored, dk_acc, D)
                     store_block(dv, start + mine, head, stored, dv_acc, V)
         else:
@@ -179,33 +187,6 @@ def visit_short_queries(
     inside = query < length
     queries = load_block(q, start + query, head, inside, D)
     grads = load_block(grad, start + query, head, inside, V)
-    weight, score_grad = score_pair(
-        keys, values, queries, grads, key, query, scale_per_query, start, inside, limit, half,
-        window, contextual, min_full, MASK,
-    )  # fmt: skip
-    dv_acc = hl.dot(weight.to(grad.dtype), grads, acc=dv_acc)
-    dk_acc = hl.dot(score_grad.to(q.dtype), queries, acc=dk_acc)
-    return dk_acc, dv_acc
-
-
-def score_pair(
-    keys: Tensor,
-    values: Tensor,
-    queries: Tensor,
-    grads: Tensor,
-    key: Tensor,
-    query: Tensor,
-    scale_per_query: Tensor | None,
-    start: Tensor,
-    inside: Tensor,
-    limit: Tensor,
-    half: float,
-    window: int,
-    contextual: int,
-    min_full: int,
-    MASK: str,
-) -> tuple[Tensor, Tensor]:
-    """Weights and score gradients, [keys, queries], with the factor of each query if any."""
     score = hl.dot(keys, queries.T) * half
     weight_grad = hl.dot(values, grads.T)
     weight, slope = silu_and_slope(score, keys.dtype == torch.float32)
@@ -215,100 +196,8 @@ def score_pair(
         weight = weight * factor.unsqueeze(0)
         score_grad = score_grad * factor.unsqueeze(0)
     kept = keep(query.unsqueeze(0), key.unsqueeze(1), limit, window, contextual, min_full, MASK)
-    return torch.where(kept, weight, 0.0), torch.where(kept, score_grad, 0.0)
-
-
-@launchable(dot=True)
-def attend_row_backward(
-    grad: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    offsets: Tensor,
-    num_targets: Tensor | None,
-    scale_per_query: Tensor | None,
-    dq: Tensor,
-    dk: Tensor,
-    dv: Tensor,
-    partial: Tensor,
-    max_length: int,
-    alpha: float,
-    scale: float,
-    window: int,
-    contextual: int,
-    min_full: int,
-    MASK: hl.constexpr,
-    D: hl.constexpr,
-    V: hl.constexpr,
-    BLOCK: hl.constexpr,
-    SPARE: hl.constexpr,
-) -> None:
-    """dq, dk [T, H, D] and dv [T, H, V], a program a row and head; not for a contextual prefix.
-
-    Blocks of keys one after the other, and for each the queries from its own block on. The
-    gradient of q is summed in `partial` [T, H, D] float32, uninitialised, by the one program that
-    owns the row; the diagonal block is the last to add to it and writes the result.
-    """
-    heads = hl.specialize(q.size(1))
-    hl.specialize(q.size(2))
-    hl.specialize(v.size(2))
-    rows = offsets.size(0) - 1
-    total = q.size(0)
-    for head, row in hl.grid([heads, rows + SPARE]):
-        if row < rows:
-            start = offsets[row].to(torch.int64)
-            length = (offsets[row + 1] - offsets[row]).to(torch.int32)
-            limit = target_id(length, num_targets, row, contextual, MASK)
-            half = alpha * 0.5
-            count = block_count(length, BLOCK)
-            # Elements past max_length are neither queries nor keys: as zeros they give 0.
-            seen = torch.clamp(length, max=max_length)
-            for number in hl.grid(count):
-                first = number * BLOCK
-                key = first + hl.arange(BLOCK)
-                inside = key < seen
-                stored = key < length
-                keys = load_block(k, start + key, head, inside, D)
-                values = load_block(v, start + key, head, inside, V)
-                dk_acc = hl.zeros([BLOCK, D], dtype=torch.float32)
-                dv_acc = hl.zeros([BLOCK, V], dtype=torch.float32)
-                for turn in hl.grid(count - number):
-                    query = first + turn * BLOCK + hl.arange(BLOCK)
-                    present = query < seen
-                    owned = query < length
-                    queries = load_block(q, start + query, head, present, D)
-                    grads = load_block(grad, start + query, head, present, V)
-                    weight, score_grad = score_pair(
-                        keys, values, queries, grads, key, query, scale_per_query, start, present,
-                        limit, half, window, contextual, min_full, MASK,
-                    )  # fmt: skip
-                    dv_acc = hl.dot(weight.to(grad.dtype), grads, acc=dv_acc)
-                    score_grad = score_grad.to(q.dtype)
-                    dk_acc = hl.dot(score_grad, queries, acc=dk_acc)
-                    dq_acc = hl.dot(score_grad.T, keys)
-                    before = load_block(partial, start + query, head, owned & (number > 0), D)
-                    dq_acc = dq_acc + before
-                    # Masks and no `if`: around it Triton fails to compile the products.
-                    store_block(partial, start + query, head, owned & (turn > 0), dq_acc, D)
-                    dq_acc = dq_acc * alpha
-                    if scale_per_query is None:
-                        dq_acc = dq_acc * scale
-                    store_block(dq, start + query, head, owned & (turn == 0), dq_acc, D)
-                dk_acc = dk_acc * alpha
-                if scale_per_query is None:
-                    dk_acc = dk_acc * scale
-                    dv_acc = dv_acc * scale
-                store_block(dk, start + key, head, stored, dk_acc, D)
-                store_block(dv, start + key, head, stored, dv_acc, V)
-        else:
-            past = offsets[rows].to(torch.int64)
-            begin_tail = past + (row - rows) * BLOCK
-            turns = (total - begin_tail + (SPARE * BLOCK - 1)) // (SPARE * BLOCK)
-            for tail in hl.grid(turns):
-                position = begin_tail + tail * (SPARE * BLOCK) + hl.arange(BLOCK)
-                unused = position < total
-                zeros = hl.zeros([BLOCK, D], dtype=torch.float32)
-                store_block(dq, position, head, unused, zeros, D)
-                store_block(dk, position, head, unused, zeros, D)
-                zeros_v = hl.zeros([BLOCK, V], dtype=torch.float32)
-                store_block(dv, position, head, unused, zeros_v, V)
+    weight = torch.where(kept, weight, 0.0)
+    score_grad = torch.where(kept, score_grad, 0.0)
+    dv_acc = hl.dot(weight.to(grad.dtype), grads, acc=dv_acc)
+    dk_acc = hl.dot(score_grad.to(q.dtype), queries, acc=dk_acc)
+    return dk_acc, dv_acc
