@@ -40,15 +40,6 @@ def elements(offsets: Tensor, total: int, max_length: int | None = None) -> Elem
     return Elements(row, position, valid)
 
 
-def lengths_on_host(offsets: Tensor) -> list[int]:
-    """Row lengths as Python ints: the one place where `eager/` reads offsets.
-
-    Free on CPU tensors. On CUDA tensors it waits for the device.
-    """
-    lengths: list[int] = (offsets[1:] - offsets[:-1]).tolist()
-    return lengths
-
-
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     """What is computed in between: float64 for float64, else float32."""
     return torch.float64 if dtype == torch.float64 else torch.float32
