@@ -5,6 +5,7 @@ integers between blanks. Items may have any numbers: inside the program they are
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -167,11 +168,30 @@ def leave_one_out(sequences: Sequences, max_length: int) -> Split:
     )
 
 
-def take(rows: JaggedTensor, indices: list[int]) -> JaggedTensor:
-    """The rows of a batch, with the longest of them as `max_length` (reads host memory only)."""
-    batch = rows.select(indices)
-    longest = int(batch.lengths().max()) if indices else 0
-    return JaggedTensor(batch.values, batch.offsets, longest, batch.weights)
+class Rows:
+    """Rows that lie whole on the device where batches are made of them, lengths on the host too.
+
+    Args:
+        rows: on the CPU.
+        device: where the batches are wanted.
+    """
+
+    def __init__(self, rows: JaggedTensor, device: torch.device | str = "cpu") -> None:
+        self.lengths = rows.lengths()
+        self.rows = rows.to(device)
+
+    def take(self, indices: Tensor | Sequence[int]) -> JaggedTensor:
+        """The rows of a batch, with the longest of them as `max_length`; never waits for a GPU.
+
+        `indices` are on the host.
+        """
+        index = torch.as_tensor(indices, dtype=torch.int64)
+        lengths = self.lengths[index]
+        batch = self.rows.select(
+            index.to(self.rows.values.device, non_blocking=True), total=int(lengths.sum())
+        )
+        longest = int(lengths.max()) if len(index) > 0 else 0
+        return JaggedTensor(batch.values, batch.offsets, longest, batch.weights)
 
 
 def _before(rows: JaggedTensor, held: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""The next-item model: item embeddings, a sequence encoder, scores by cosine similarity."""
+"""The next-item model: item embeddings, a sequence encoder, scores by similarity."""
 
 import math
 
@@ -12,16 +12,17 @@ from jagged.modules import HSTUConfig, HSTUStack
 
 
 class NextItemModel(nn.Module):
-    """Scores every item as the next one: `cos(state, item vector) / temperature`.
+    """Scores every item as the next one: similarity of state and item vector, over a temperature.
 
     The state of an event is what the encoder makes of it and those before it. Called on training
-    rows (items as values, the item after each as weights) it returns the loss.
+    rows (items as values, the item after each as weights) it returns the loss. A batch may have a
+    capacity tail, which takes no part.
 
     Args:
         encoder: takes and returns a jagged tensor with values [T, width]; causal.
         seen: [num_items], how often each item occurs in the training part: the probability of an
             in-batch negative.
-        settings: width, dropout, tied, loss, negatives and temperature are used.
+        settings: those of the model and of the loss are used.
     """
 
     log_frequency: Tensor
@@ -32,72 +33,172 @@ class NextItemModel(nn.Module):
         self.num_items = seen.shape[0]
         self.items = nn.Embedding(self.num_items, settings.width)
         self.outputs = self.items if settings.tied else nn.Embedding(self.num_items, settings.width)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.item_bias = nn.Parameter(torch.zeros(self.num_items)) if settings.item_bias else None
+        self.dropout = nn.Dropout(settings.input_dropout)
         self.encoder = encoder
         frequency = seen.clamp(min=1).double() / seen.clamp(min=1).sum()
         self.register_buffer("log_frequency", frequency.log().float(), persistent=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Embeddings N(0, 0.02); the encoder has initialised itself."""
+        """Embeddings N(0, 0.02), item biases 0; the encoder has initialised itself."""
         nn.init.normal_(self.items.weight, std=0.02)
         if self.outputs is not self.items:
             nn.init.normal_(self.outputs.weight, std=0.02)
+        if self.item_bias is not None:
+            nn.init.zeros_(self.item_bias)
 
-    def forward(self, batch: JaggedTensor) -> Tensor:
-        """The loss, a scalar: softmax cross-entropy of the next item, mean over all events."""
-        if batch.weights is None:
-            raise ValueError("batch must carry the next items as weights, got none")
-        return self.loss(self.states(batch), batch.weights)
+    def forward(
+        self, batch: JaggedTensor, negatives: Tensor | None = None, events: float | None = None
+    ) -> Tensor:
+        """The loss, a scalar: softmax cross-entropy of the next items, mean over all events.
+
+        Args:
+            negatives: items for the sampled losses; drawn here where none are given.
+            events: what the sum over the batch is divided by, instead of its own number of events:
+                for a part of a larger batch.
+        """
+        targets, shares = self.targets(batch)
+        return self.loss(self.states(batch), targets, shares, negatives, events)
+
+    def targets(self, batch: JaggedTensor) -> tuple[Tensor, Tensor]:
+        """[T, horizon] the items after each event, and their shares in its loss (`following`)."""
+        return following(batch, self.settings.horizon, self.settings.horizon_decay)
 
     def states(self, items: JaggedTensor) -> Tensor:
-        """[T, width], of norm 1: the state after each event."""
-        embedded = self.items(items.values) * math.sqrt(self.settings.width)
-        encoded: JaggedTensor = self.encoder(items.with_values(self.dropout(embedded)))
-        return functional.normalize(encoded.values.float(), dim=-1)
+        """[T, width] float32, of norm 1 for cosine similarity: the state after each event."""
+        return self.encode(items, self.items(items.values))
+
+    def encode(self, items: JaggedTensor, embedded: Tensor) -> Tensor:
+        """The states of events whose embeddings [T, width] have been looked up."""
+        read = functional.dropout(
+            torch.ones_like(embedded[:, :1]), self.settings.item_dropout, self.training
+        )
+        scaled = self.dropout(embedded * math.sqrt(self.settings.width) * read)
+        encoded: JaggedTensor = self.encoder(items.with_values(scaled))
+        return self._normalised(encoded.values.float())
 
     def item_vectors(self, items: Tensor | None = None) -> Tensor:
-        """[..., width], of norm 1: of the given items, or of all."""
-        vectors = self.outputs.weight if items is None else self.outputs(items)
-        return functional.normalize(vectors, dim=-1)
+        """[..., width], of norm 1 for cosine similarity: of the given items, or of all."""
+        return self._normalised(self.outputs.weight if items is None else self.outputs(items))
 
     def scores(self, history: JaggedTensor) -> Tensor:
         """[B, num_items]: the scores after the last event of each row; no row may be empty."""
-        states = self.states(history)[history.offsets[1:] - 1]
-        return states @ self.item_vectors().T
+        return self._scores_of_all(self.states(history)[history.offsets[1:] - 1])
 
-    def loss(self, states: Tensor, targets: Tensor) -> Tensor:
-        """Cross-entropy of `targets` [T], against all items or against shared negatives."""
-        kind, temperature = self.settings.loss, self.settings.temperature
+    def loss(
+        self,
+        states: Tensor,
+        targets: Tensor,
+        shares: Tensor,
+        negatives: Tensor | None = None,
+        events: float | None = None,
+    ) -> Tensor:
+        """Cross-entropy against all items or against negatives that all events share.
+
+        Args:
+            states: [T, width].
+            targets: [T, horizon] items that follow.
+            shares: [T, horizon] of each in its event's loss; all 0 for an event that has no part.
+            negatives, events: as in `forward`.
+        """
+        if self.settings.loss != "full":
+            if negatives is None:
+                negatives = self._negatives(targets[:, 0], shares[:, 0] > 0)
+            vectors = self.item_vectors(targets), self.item_vectors(negatives)
+            return self.sampled_loss(states, targets, shares, negatives, *vectors, events=events)
         # In float32 whatever autocast says: scores are divided by a small temperature.
         with torch.autocast(states.device.type, enabled=False):
-            if kind == "full":
-                return functional.cross_entropy(
-                    states @ self.item_vectors().T / temperature, targets
-                )
-            negatives = self._negatives(targets)
-            positive = (states * self.item_vectors(targets)).sum(1, keepdim=True) / temperature
-            negative = states @ self.item_vectors(negatives).T / temperature
-            if kind == "in-batch":
-                # Popular items come up as negatives more often; logQ takes that out again.
-                positive = positive - self.log_frequency[targets][:, None]
-                negative = negative - self.log_frequency[negatives]
-            negative = negative.masked_fill(negatives == targets[:, None], -torch.inf)
-            scores = torch.cat([positive, negative], dim=1)
-            return functional.cross_entropy(scores, torch.zeros_like(targets))
+            scores = self._scores_of_all(states)
+            normaliser = scores.logsumexp(1, keepdim=True)
+            losses = normaliser - scores.gather(1, targets)
+            if self.settings.label_smoothing > 0:
+                anything = normaliser - scores.mean(1, keepdim=True)
+                losses = torch.lerp(losses, anything, self.settings.label_smoothing)
+            return _mean(losses, shares, events)
 
-    def _negatives(self, targets: Tensor) -> Tensor:
-        """[negatives] items shared by all events of the batch."""
+    def sampled_loss(
+        self,
+        states: Tensor,
+        targets: Tensor,
+        shares: Tensor,
+        negatives: Tensor,
+        target_vectors: Tensor,
+        negative_vectors: Tensor,
+        *,
+        events: float | None = None,
+    ) -> Tensor:
+        """Cross-entropy against negatives [N], those apart that are the event's own targets.
+
+        `target_vectors` [T, horizon, width] and `negative_vectors` [N, width] are what
+        `item_vectors` gives.
+        """
+        with torch.autocast(states.device.type, enabled=False):
+            positive = (target_vectors * states[:, None]).sum(2) / self.settings.temperature
+            negative = states @ negative_vectors.T / self.settings.temperature
+            if self.item_bias is not None:
+                positive = positive + self.item_bias[targets]
+                negative = negative + self.item_bias[negatives]
+            if self.settings.loss == "in-batch":
+                # Popular items come up as negatives more often; logQ takes that out again.
+                positive = positive - self.log_frequency[targets]
+                negative = negative - self.log_frequency[negatives]
+            own = (negatives == targets[..., None]).any(1)
+            against = negative.masked_fill(own, -torch.inf).logsumexp(1, keepdim=True)
+            return _mean(functional.softplus(against - positive), shares, events)
+
+    def _scores_of_all(self, states: Tensor) -> Tensor:
+        scores = states @ self.item_vectors().T / self.settings.temperature
+        return scores if self.item_bias is None else scores + self.item_bias
+
+    def _normalised(self, vectors: Tensor) -> Tensor:
+        if self.settings.similarity == "dot":
+            return vectors
+        return functional.normalize(vectors, dim=-1)
+
+    def _negatives(self, targets: Tensor, events: Tensor) -> Tensor:
+        """[negatives] items shared by all events of the batch; `events` [T] bool are not tail."""
         size = (self.settings.negatives,)
         if self.settings.loss == "uniform":
             return torch.randint(self.num_items, size, device=targets.device)
-        return targets[torch.randint(targets.shape[0], size, device=targets.device)]
+        drawn = torch.rand(size, device=targets.device, dtype=torch.float64) * events.sum()
+        return targets[drawn.long()]  # the tail is at the end
+
+
+def _mean(losses: Tensor, shares: Tensor, events: float | None) -> Tensor:
+    return (losses * shares).sum() / (shares.sum() if events is None else events)
+
+
+def following(batch: JaggedTensor, horizon: int, decay: float) -> tuple[Tensor, Tensor]:
+    """The items after each event, and the share of each of them in the event's loss.
+
+    Args:
+        batch: training rows; `weights` holds the item after each event.
+        horizon: how many items.
+        decay: the share of an item over that of the one before it.
+
+    Returns [T, horizon] items and [T, horizon] shares that add up to 1, or to 0 in the capacity
+    tail; where a row ends earlier the share is 0 and the item any.
+    """
+    if batch.weights is None:
+        raise ValueError("batch must carry the next items as weights, got none")
+    total = batch.weights.shape[0]
+    row = batch.row_ids()
+    index = torch.arange(total, device=row.device)[:, None]
+    ahead = index + torch.arange(horizon, device=row.device)
+    inside = (ahead < batch.offsets[1:][row.clamp(max=len(batch) - 1)][:, None]) & (
+        row < len(batch)
+    )[:, None]
+    ahead = torch.where(inside, ahead, index)
+    shares = inside * decay ** torch.arange(horizon, device=row.device)
+    return batch.weights[ahead], shares / shares.sum(1, keepdim=True).clamp(min=1e-9)
 
 
 def hstu_encoder(settings: Settings) -> HSTUStack:
     """A stack of research layers with a relative bias by position, or of production layers."""
     size = settings.width // settings.heads
-    preset = HSTUConfig.research if settings.layer == "research" else HSTUConfig.production
+    research = settings.layer == "research"
+    preset = HSTUConfig.research if research else HSTUConfig.production
     config = preset(
         embedding_dim=settings.width,
         num_heads=settings.heads,
@@ -106,6 +207,8 @@ def hstu_encoder(settings: Settings) -> HSTUStack:
         max_length=settings.max_length,
         num_layers=settings.layers,
         dropout=settings.dropout,
+        window=settings.window,
+        position_bias=research and settings.position_bias,
         time_buckets=0,  # the sequence format has no times
     )
     return HSTUStack(config)

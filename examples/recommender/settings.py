@@ -21,11 +21,20 @@ class Settings:
     layers: int = 2
     heads: int = 1
     max_length: int = 200
+    window: int = 0
+    position_bias: bool = True
     dropout: float = 0.4
+    input_dropout: float = 0.4
+    item_dropout: float = 0.0
     tied: bool = True
+    similarity: Literal["cosine", "dot"] = "cosine"
+    temperature: float = 0.05
+    item_bias: bool = False
     loss: Literal["uniform", "in-batch", "full"] = "uniform"
     negatives: int = 1024
-    temperature: float = 0.05
+    label_smoothing: float = 0.0
+    horizon: int = 1
+    horizon_decay: float = 0.5
     epochs: int = 16
     token_budget: int = 2048
     learning_rate: float = 2e-3
@@ -38,7 +47,16 @@ class Settings:
     synthetic_items: int = 3_000
 
     def __post_init__(self) -> None:
-        for name in ("width", "layers", "heads", "max_length", "negatives", "epochs", "threads"):
+        for name in (
+            "width",
+            "layers",
+            "heads",
+            "max_length",
+            "negatives",
+            "horizon",
+            "epochs",
+            "threads",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.width % self.heads != 0:
@@ -48,9 +66,10 @@ class Settings:
                 f"token_budget must hold a row of max_length {self.max_length}, "
                 f"got {self.token_budget}"
             )
-        if not 0.0 <= self.dropout < 1.0:
-            raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
-        for name in ("temperature", "learning_rate"):
+        for name in ("dropout", "input_dropout", "item_dropout", "label_smoothing"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
+        for name in ("temperature", "learning_rate", "horizon_decay"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
         unknown = sorted(set(self.models) - set(MODELS))
@@ -75,11 +94,20 @@ HELP = {
     "layers": "number of layers, of both models",
     "heads": "attention heads, of both models",
     "max_length": "the newest events of a user that a model sees",
-    "dropout": "dropout probability",
+    "window": "how far back an event looks, 0 for no limit (HSTU)",
+    "position_bias": "a learned bias by the distance of two events (research layer)",
+    "dropout": "dropout probability in the layers, of both models",
+    "input_dropout": "dropout probability of the features of the items that are read",
+    "item_dropout": "probability that an item is read as nothing at all",
     "tied": "score items by the embeddings that are read, instead of a second table",
+    "similarity": "of state and item vector: cosine, or dot product",
+    "temperature": "what similarities are divided by",
+    "item_bias": "add a learned bias to the scores of each item",
     "loss": "softmax over uniform or in-batch negatives, or over all items",
     "negatives": "negatives of a batch, for the sampled losses",
-    "temperature": "what cosine similarities are divided by",
+    "label_smoothing": "of the full loss",
+    "horizon": "how many of the next items an event is to predict",
+    "horizon_decay": "the share in the loss of an item, over that of the one before it",
     "epochs": "passes over the training part",
     "token_budget": "the most events in a batch",
     "learning_rate": "of AdamW: a short warm-up, then a cosine to a tenth",
@@ -94,6 +122,7 @@ HELP = {
 CHOICES = {
     "models": MODELS,
     "layer": ("research", "production"),
+    "similarity": ("cosine", "dot"),
     "loss": ("uniform", "in-batch", "full"),
 }
 

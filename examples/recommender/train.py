@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from examples.recommender import checkpoint
-from examples.recommender.data import Split, take
+from examples.recommender.data import Rows, Split
 from examples.recommender.evaluate import evaluate
 from examples.recommender.model import NextItemModel
 from examples.recommender.report import EpochRecord, epoch_line
@@ -72,6 +72,7 @@ class Trainer:
         self.settings = settings
         self.file = folder / f"{name}.pt"
         self.device = device
+        self.rows = Rows(split.train, device)
         self.sampler = TokenBudgetSampler(
             split.train.lengths(),
             settings.token_budget,
@@ -125,7 +126,7 @@ class Trainer:
         self._finish_epoch(number)
 
     def _step(self, rows: list[int]) -> None:
-        batch = take(self.split.train, rows).to(self.device, non_blocking=True)
+        batch = self.rows.take(rows)
         events = batch.values.shape[0]
         progress = (self.sampler.epoch + self.sampler.position / len(self.sampler)) / (
             self.settings.epochs

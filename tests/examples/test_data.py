@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from examples.recommender.data import Sequences, leave_one_out, read_sequences, take
+from examples.recommender.data import Rows, Sequences, leave_one_out, read_sequences
 from examples.recommender.synthetic import synthetic_sequences
 from jagged import JaggedTensor
 
@@ -95,7 +95,7 @@ def test_the_fingerprint_follows_the_data() -> None:
 
 def test_a_batch_knows_its_longest_row() -> None:
     split = leave_one_out(sequences([0, 1, 2, 3, 4, 5], [4, 3, 2, 1], [1, 2, 3, 0, 1]), 50)
-    batch = take(split.train, [1, 2])
+    batch = Rows(split.train).take([1, 2])
     assert batch.max_length == 2
     assert lists(batch) == [[4], [1, 2]]
     assert batch.weights is not None
