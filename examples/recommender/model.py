@@ -31,8 +31,7 @@ class NextItemModel(nn.Module):
         super().__init__()
         self.settings = settings
         self.num_items = seen.shape[0]
-        self.items = nn.Embedding(self.num_items, settings.width)
-        self.outputs = self.items if settings.tied else nn.Embedding(self.num_items, settings.width)
+        self.add_tables()
         self.item_bias = nn.Parameter(torch.zeros(self.num_items)) if settings.item_bias else None
         self.dropout = nn.Dropout(settings.input_dropout)
         self.encoder = encoder
@@ -40,11 +39,22 @@ class NextItemModel(nn.Module):
         self.register_buffer("log_frequency", frequency.log().float(), persistent=False)
         self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        """Embeddings N(0, 0.02), item biases 0; the encoder has initialised itself."""
+    def add_tables(self) -> None:
+        """Make the embeddings that are read and those that are scored, maybe the same."""
+        self.items = nn.Embedding(self.num_items, self.settings.width)
+        self.outputs = (
+            self.items if self.settings.tied else nn.Embedding(self.num_items, self.settings.width)
+        )
+
+    def reset_tables(self) -> None:
+        """Embeddings N(0, 0.02)."""
         nn.init.normal_(self.items.weight, std=0.02)
         if self.outputs is not self.items:
             nn.init.normal_(self.outputs.weight, std=0.02)
+
+    def reset_parameters(self) -> None:
+        """Tables, and item biases 0; the encoder has initialised itself."""
+        self.reset_tables()
         if self.item_bias is not None:
             nn.init.zeros_(self.item_bias)
 
