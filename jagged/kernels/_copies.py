@@ -9,7 +9,6 @@ import helion.language as hl
 import torch
 from torch import Tensor
 
-from jagged.kernels import copies_configs
 from jagged.kernels._elements import (
     as_bits,
     bisection,
@@ -21,9 +20,12 @@ from jagged.kernels._elements import (
 )
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
+from jagged.tuning.space import Space, powers, up_to_width
 
-ELEMENTS = ConfigTable(copies_configs.ELEMENTS)
-CELLS = ConfigTable(copies_configs.CELLS)
+# Block sizes: elements or cells, features.
+SPACE = [Space(blocks=[powers(8, 1024), up_to_width(16, 128)], warps=(1, 2, 4, 8))]
+ELEMENTS = ConfigTable(__file__, "_to_elements", SPACE)
+CELLS = ConfigTable(__file__, "_to_cells", SPACE)
 
 
 def to_elements(dense: Tensor, offsets: Tensor, total: int) -> Tensor:

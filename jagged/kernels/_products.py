@@ -13,19 +13,44 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from jagged.kernels import products_configs
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
-
-TIMES_MATRICES = ConfigTable(products_configs.TIMES_MATRICES)
-TRANSPOSED = ConfigTable(products_configs.TRANSPOSED)
-COMBINE = ConfigTable(products_configs.COMBINE)
+from jagged.tuning.space import Space, powers
 
 NARROWEST = 16  # tensor cores take no less; narrower operands are copied with zeros beside them
 NO_LIMIT = 2**31 - 1  # no row is as long
 # Forms of `times_matrices`: all of a matrix is held while the elements of its row pass; the same
 # with the product transposed, so that less than 64 elements at once have wgmma too.
 WHOLE, TURNED = "whole", "turned"
+# Block sizes: columns, elements and, unless there is a form, K.
+TIMES_MATRICES = ConfigTable(
+    __file__,
+    "_times_matrices",
+    [
+        Space(WHOLE, [powers(32, 128), powers(64, 128)], warps=(4, 8), stages=(1, 2, 3)),
+        Space(TURNED, [powers(64, 128), powers(16, 64)], warps=(4, 8), stages=(1, 2, 3)),
+        Space(
+            "",
+            [powers(64, 128), powers(32, 128), powers(32, 64)],
+            warps=(4, 8),
+            stages=(2, 3, 4),
+        ),
+    ],
+)
+# Block sizes: lines, columns, elements.
+TRANSPOSED = ConfigTable(
+    __file__,
+    "_transposed",
+    [
+        Space(
+            blocks=[powers(64, 128), powers(64, 128), powers(16, 64)],
+            warps=(4, 8),
+            stages=(1, 2, 3, 4),
+        )
+    ],
+)
+# Block sizes: features.
+COMBINE = ConfigTable(__file__, "_combine", [Space(blocks=[powers(128, 2048)], warps=(1, 2, 4, 8))])
 MANY_PROGRAMS = 2048  # enough to fill a GPU evenly
 FEW_PROGRAMS = 512  # enough to fill it, where more shares mean more partial sums
 LEAST_SHARE = 128  # elements of a row of mean length that one program has at least

@@ -14,7 +14,29 @@ from jagged.kernels._device import cut, narrow, whole_blocks
 from jagged.kernels._elements import bisection, merged
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
+from jagged.tuning.space import Space, powers, up_to_width
 
+# Block sizes: features; rows, features, elements.
+FORWARD = ConfigTable(
+    __file__,
+    "reduce_rows",
+    [
+        Space(
+            "row",
+            [up_to_width(32, 128)],
+            warps=(1, 2, 4, 8),
+            DEEP=(1, 2, 4, 8),
+            BLOCK=powers(2, 64),
+        ),
+        Space("", [powers(1, 16), up_to_width(32, 128), (4, 8, 16)], warps=(1, 2, 4)),
+    ],
+)
+# Block sizes: elements, features.
+BACKWARD = ConfigTable(
+    __file__,
+    "_spread_rows",
+    [Space(blocks=[powers(8, 256), up_to_width(16, 128)], warps=(1, 2, 4, 8))],
+)
 SPLIT_LENGTH = 2048  # elements of a piece at least
 SPLIT_PROGRAMS = 1024  # pieces of all rows at most, about eight for each multiprocessor
 

@@ -11,10 +11,10 @@ import helion.language as hl
 import torch
 from torch import Tensor
 
-from jagged.kernels import dense_add_configs
 from jagged.kernels._copies import (
     CELLS,
     ELEMENTS,
+    SPACE,
     filled_only,
     to_cells,
     to_elements_and_cells,
@@ -32,7 +32,8 @@ from jagged.tuning.launch import launchable
 
 __all__ = ["CELLS", "ELEMENTS", "FORWARD", "backward", "forward"]
 
-FORWARD = ConfigTable(dense_add_configs.FORWARD)
+# Block sizes: elements, features.
+FORWARD = ConfigTable(__file__, "_add_dense", SPACE)
 
 
 def forward(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:

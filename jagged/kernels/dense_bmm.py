@@ -7,7 +7,6 @@ import helion.language as hl
 import torch
 from torch import Tensor
 
-from jagged.kernels import dense_bmm_configs
 from jagged.kernels._products import (
     COMBINE,
     FEW_PROGRAMS,
@@ -23,10 +22,16 @@ from jagged.kernels._products import (
 )
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
+from jagged.tuning.space import Space, powers
 
 __all__ = ["BOTH", "COMBINE", "TIMES_MATRICES", "TRANSPOSED", "backward", "forward"]
 
-BOTH = ConfigTable(dense_bmm_configs.BOTH)
+# Block sizes: elements.
+BOTH = ConfigTable(
+    __file__,
+    "_both_gradients",
+    [Space(blocks=[powers(16, 128)], warps=(4, 8), stages=(1, 2, 3, 4))],
+)
 # Of K and N: the least for both products to have wgmma, and the most for a matrix and its gradient
 # to fit one program.
 NARROWEST_BOTH, WIDEST_BOTH = 64, 128

@@ -13,15 +13,37 @@ import helion.language as hl
 import torch
 from torch import Tensor
 
-from jagged.kernels import layer_norm_configs
 from jagged.kernels._column_sums import column_sums
 from jagged.kernels._device import full_block, narrow, span, tail_bits, whole_blocks
 from jagged.kernels.layer_norm_backward import norm_row_backward, norm_rows_backward
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
+from jagged.tuning.space import Space, powers
 
-FORWARD = ConfigTable(layer_norm_configs.FORWARD)
-BACKWARD = ConfigTable(layer_norm_configs.BACKWARD)
+# Block sizes: elements of the tail; rows.
+FORWARD = ConfigTable(
+    __file__,
+    "forward",
+    [
+        Space("row", [[32]], warps=(1, 2, 4, 8, 16), DEEP=(1, 2, 4), BLOCK=powers(2, 64)),
+        Space("rows", [powers(1, 16)], warps=(1, 2, 4), BLOCK=(4, 8, 16)),
+    ],
+)
+BACKWARD = ConfigTable(
+    __file__,
+    "backward",
+    [
+        Space(
+            "row",
+            [[32]],
+            warps=(1, 2, 4, 8, 16),
+            DEEP=(1, 2),
+            BLOCK=powers(2, 128),
+            TURNS=(1, 2, 4, 8),
+        ),
+        Space("rows", warps=(1, 2, 4), BLOCK=(4, 8, 16), ROWS=powers(1, 16), TURNS=(4, 8, 16)),
+    ],
+)
 
 
 def forward(

@@ -2,12 +2,9 @@
 
 from torch import Tensor
 
-from jagged.kernels import sum_configs
-from jagged.kernels._rows import reduce_rows, spread_rows
-from jagged.tuning.configs import ConfigTable
+from jagged.kernels._rows import BACKWARD, FORWARD, reduce_rows, spread_rows
 
-FORWARD = ConfigTable(sum_configs.FORWARD)
-BACKWARD = ConfigTable(sum_configs.BACKWARD)
+__all__ = ["BACKWARD", "FORWARD", "backward", "forward"]
 
 
 def forward(values: Tensor, offsets: Tensor) -> Tensor:

@@ -7,15 +7,15 @@ import helion.language as hl
 import torch
 from torch import Tensor
 
-from jagged.kernels import padded_add_configs
-from jagged.kernels._copies import ELEMENTS, to_elements
+from jagged.kernels._copies import ELEMENTS, SPACE, to_elements
 from jagged.kernels._elements import merged
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
 
 __all__ = ["ELEMENTS", "FORWARD", "backward", "forward"]
 
-FORWARD = ConfigTable(padded_add_configs.FORWARD)
+# Block sizes: cells, features.
+FORWARD = ConfigTable(__file__, "_add_padded", SPACE)
 
 
 def forward(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:

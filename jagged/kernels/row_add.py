@@ -7,9 +7,8 @@ import helion.language as hl
 import torch
 from torch import Tensor
 
-from jagged.kernels import row_add_configs
 from jagged.kernels import sum as row_sum
-from jagged.kernels._copies import ELEMENTS, filled_only
+from jagged.kernels._copies import ELEMENTS, SPACE, filled_only
 from jagged.kernels._elements import (
     bisection,
     bit_length,
@@ -23,7 +22,8 @@ from jagged.tuning.launch import launchable
 
 __all__ = ["ELEMENTS", "FORWARD", "SUM", "backward", "forward"]
 
-FORWARD = ConfigTable(row_add_configs.FORWARD)
+# Block sizes: elements, features.
+FORWARD = ConfigTable(__file__, "_add_row", SPACE)
 SUM = row_sum.FORWARD
 
 

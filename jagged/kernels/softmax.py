@@ -12,7 +12,6 @@ import helion.language as hl
 import torch
 from torch import Tensor
 
-from jagged.kernels import softmax_configs
 from jagged.kernels._device import (
     exp,
     exp_over,
@@ -26,9 +25,21 @@ from jagged.kernels._device import (
 from jagged.kernels._elements import merged
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
+from jagged.tuning.space import Space, powers, up_to_width
 
-FORWARD = ConfigTable(softmax_configs.FORWARD)
-BACKWARD = ConfigTable(softmax_configs.BACKWARD)
+# Block sizes: features and elements past the limit; rows and features.
+SPACE = [
+    Space(
+        "row",
+        [up_to_width(32, 128), [32]],
+        warps=(1, 2, 4, 8),
+        DEEP=(1, 2, 4),
+        BLOCK=powers(2, 128),
+    ),
+    Space("rows", [powers(1, 32), up_to_width(32, 128)], warps=(1, 2, 4), BLOCK=(4, 8, 16)),
+]
+FORWARD = ConfigTable(__file__, "forward", SPACE)
+BACKWARD = ConfigTable(__file__, "backward", SPACE)
 NO_LIMIT = 2**31 - 1
 
 

@@ -7,14 +7,19 @@ import helion.language as hl
 import torch
 from torch import Tensor
 
-from jagged.kernels import token_layer_norm_configs
 from jagged.kernels._column_sums import column_sums
 from jagged.kernels._device import full_block
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
+from jagged.tuning.space import Space, powers
 
-FORWARD = ConfigTable(token_layer_norm_configs.FORWARD)
-BACKWARD = ConfigTable(token_layer_norm_configs.BACKWARD)
+# Block sizes: elements.
+FORWARD = ConfigTable(__file__, "_norm", [Space(blocks=[powers(1, 64)], warps=(1, 2, 4, 8, 16))])
+BACKWARD = ConfigTable(
+    __file__,
+    "_norm_backward",
+    [Space(warps=(2, 4, 8, 16), BLOCK=powers(1, 64), PROGRAMS=(528, 1056, 2112))],
+)
 
 
 def forward(

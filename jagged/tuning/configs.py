@@ -1,27 +1,36 @@
-"""Which configuration a kernel runs with: a lookup in the tables that ship beside the kernels.
+"""Which config a kernel runs with: a lookup in tables, in this order.
 
-A table is a Python literal, `{capability: {(itemsize, width, length): entry}}`:
+1. The user's: a folder given to `use_tables`, else the one in Helion's HELION_HEURISTIC_DIR.
+2. Those shipped beside the kernels for the GPU's compute capability,
+3. or for the nearest older one.
+4. Else, on a GPU older than every table, the oldest there is, with one warning.
 
-- capability: the GPU's compute capability, (9, 0) for the H200. A GPU without entries of its own
-  gets those of the nearest older capability, else the oldest there is.
-- itemsize: bytes an element (bfloat16 and float16 share an entry).
-- width: features of an element (the product of the trailing dimensions).
-- length: mean row length, T / B, both known on the host: no lookup waits for the device.
-- entry: `settings` for Helion (`block_sizes`, `num_warps`, ...), and, where a kernel file asks for
-  them, `form` (which of several kernels) and `constants` (values of its constexpr arguments).
-
-Widths and lengths between two entries use the nearest on a logarithmic scale.
+In the user's folder, too, the capability's own file comes before older ones, then Helion's
+`heuristic_<kernel>.py`. `jagged.tuning.tables` describes the files; what a lookup depends on is
+known on the host, so it never waits for the device.
 """
 
-from collections.abc import Mapping
-from typing import Any
+import json
+import os
+import threading
+import warnings
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-Entry = Mapping[str, Any]
-Point = tuple[int, int, int]  # itemsize, width, length
-Table = Mapping[tuple[int, int], Mapping[Point, Entry]]
+from jagged.tuning import tables
+from jagged.tuning.decision import Point, distance
+from jagged.tuning.space import Space
+from jagged.tuning.tables import Capability
+
+CPU: Capability = (0, 0)  # of Triton's interpreter, which runs any config
+
+
+Table = Mapping[Any, Any]  # TRANSITION
 
 
 class Config:
@@ -42,17 +51,54 @@ class Config:
     def __repr__(self) -> str:
         return f"Config({self.settings}, form={self.form!r}, constants={self.constants})"
 
+    def as_dict(self) -> dict[str, Any]:
+        """As tables have it: the settings, and form and constants where there are any."""
+        extra = {"form": self.form, "constants": self.constants}
+        return self.settings | {name: value for name, value in extra.items() if value}
+
+    @classmethod
+    def from_dict(cls, config: Mapping[str, Any]) -> "Config":
+        """The inverse of `as_dict`."""
+        settings = {k: v for k, v in config.items() if k not in ("form", "constants")}
+        return cls(settings, config.get("form", ""), config.get("constants"))
+
+
+class Found(NamedTuple):
+    """A config and where it comes from."""
+
+    config: Config
+    source: str  # "user", "shipped", "older" or "default"
+    path: Path
+
 
 class ConfigTable:
-    """The entries of one kernel and direction; `pick` costs about half a microsecond."""
+    """The configs of one kernel and direction; `pick` costs about half a microsecond.
 
-    def __init__(self, table: Table) -> None:
-        self._configs: dict[tuple[int, int], dict[Point, Config]] = {
-            capability: {point: Config(**entry) for point, entry in entries.items()}
-            for capability, entries in table.items()
-        }
+    Args:
+        source_file: the kernel file (`__file__`), beside which the shipped tables are.
+        name: of the table in these files: the kernel's, or of the function that chooses among
+            several kernels.
+        space: what the tuner tries.
+    """
+
+    _all: ClassVar["weakref.WeakSet[ConfigTable]"] = weakref.WeakSet()
+
+    def __init__(self, source_file: Any, name: str = "", space: Sequence[Space] = ()) -> None:
+        if isinstance(source_file, Mapping):  # TRANSITION
+            self._old = source_file
+            source_file = "/none/x.py"
+        self.folder = Path(source_file).parent
+        self.stem = tables.stem_of(source_file)
+        self.name = name
+        self.space = tuple(space)
+        # One object for equal configs, so that what was compiled for one serves them all.
+        self._configs: dict[str, Config] = {}
         # Grows with the powers of two of width and length, so by a few hundred at most.
         self._picked: dict[tuple[torch.device, int, int, int], Config] = {}
+        self._all.add(self)
+
+    def __repr__(self) -> str:
+        return f"{self.stem}.{self.name}"
 
     def pick(self, values: Tensor, width: int, rows: int) -> Config:
         """The configuration for `values` [T, ...] of `width` features in `rows` rows."""
@@ -60,34 +106,116 @@ class ConfigTable:
         key = (values.device, values.element_size(), width.bit_length(), bits)
         config = self._picked.get(key)
         if config is None:
-            point = (key[1], width, 1 << bits >> 1)
-            config = self._picked[key] = self.nearest(_capability(values.device), point)
+            found = self.find(capability_of(values.device), (key[1], width, 1 << bits >> 1))
+            if found.source == "default":
+                _warn_of_default(found.path)
+            config = self._picked[key] = found.config
         return config
 
-    def nearest(self, capability: tuple[int, int], point: Point) -> Config:
-        """The entry nearest to `point` of the nearest capability that is not newer."""
-        older = [known for known in self._configs if known <= capability]
-        entries = self._configs[max(older) if older else min(self._configs)]
-        return entries[min(entries, key=lambda known: _distance(known, point))]
+    def find(self, capability: Capability, point: Point) -> Found:
+        """The config for a point (itemsize, width, length), and where it comes from.
 
-    def all(self) -> dict[tuple[tuple[int, int], Point], Config]:
-        """Every shipped configuration, for the tests that compile them all."""
+        Raises:
+            FileNotFoundError: there is no table at all.
+        """
+        if hasattr(self, "_old"):  # TRANSITION
+            points = self._old[(9, 0)]
+            old = points[min(points, key=lambda known: distance(known, point))]
+            extra = {k: old[k] for k in ("form", "constants") if k in old}
+            return Found(self.config(old["settings"] | extra), "shipped", self.folder)
+        for source, path in self._candidates(capability):
+            config = tables.choice(path, self.name, point)
+            if config is not None:
+                return Found(self.config(config), source, path)
+        raise FileNotFoundError(
+            f"no table {self.name} in {self.folder / tables.file_name(self.stem, capability)} "
+            "or beside it: write one with python -m jagged.tuning tune"
+        )
+
+    def config(self, config: Mapping[str, Any]) -> Config:
+        """The `Config` of a dictionary, always the same object for equal ones."""
+        made = Config.from_dict(config)
+        # The order of the constants counts, that of the settings does not.
+        key = json.dumps([made.form, made.constants, sorted(made.settings.items())])
+        with _lock:
+            return self._configs.setdefault(key, made)
+
+    def all(self) -> dict[tuple[Capability, Point], Config]:
+        """Every shipped config at each of its points, for the tests that compile them all."""
+        if hasattr(self, "_old"):  # TRANSITION
+            return {((9, 0), p): self.find((9, 0), p).config for p in self._old[(9, 0)]}
         return {
-            (capability, point): config
-            for capability, entries in self._configs.items()
-            for point, config in entries.items()
+            (capability, point): self.config(config)
+            for capability, path in tables.files(self.folder, self.stem).items()
+            for point, config in tables.entries(path, self.name).items()
         }
 
+    def _candidates(self, capability: Capability) -> Iterator[tuple[str, Path]]:
+        user = user_folder()
+        if user is not None:
+            known = tables.files(user, self.stem)
+            yield from (("user", path) for _, path in _not_newer(known, capability))
+            single = user / f"heuristic_{self.name}.py"
+            if single.exists():
+                yield "user", single
+        known = tables.files(self.folder, self.stem)
+        for tuned, path in _not_newer(known, capability):
+            yield ("shipped" if tuned == capability else "older"), path
+        for tuned in sorted(known):
+            if tuned > capability:
+                yield ("shipped" if capability == CPU else "default"), known[tuned]
 
-def _capability(device: torch.device) -> tuple[int, int]:
-    """Compute capability of a CUDA device; the oldest entries serve Triton's interpreter on CPU."""
-    return torch.cuda.get_device_capability(device) if device.type == "cuda" else (0, 0)
+
+def use_tables(folder: str | Path | None) -> None:
+    """Look for configs in `folder` first, in this process, before HELION_HEURISTIC_DIR.
+
+    Args:
+        folder: what `python -m jagged.tuning tune --out` wrote to; None for no folder of one's own.
+
+    Raises:
+        NotADirectoryError: there is no such folder.
+    """
+    global _chosen
+    if folder is not None and not Path(folder).is_dir():
+        raise NotADirectoryError(f"folder must be a folder with tables, got {folder}")
+    _chosen = None if folder is None else Path(folder)
+    for table in ConfigTable._all:
+        table._picked = {}
 
 
-def _distance(known: Point, point: Point) -> tuple[int, int]:
-    """How far an entry is: the item size first, then the steps of two in width and length."""
-    return (
-        abs(known[0].bit_length() - point[0].bit_length()),
-        abs(known[1].bit_length() - point[1].bit_length())
-        + abs(known[2].bit_length() - point[2].bit_length()),
-    )
+def user_folder() -> Path | None:
+    """The folder whose tables come first, if there is one."""
+    if _chosen is not None:
+        return _chosen
+    named = os.environ.get("HELION_HEURISTIC_DIR")
+    return Path(named) if named else None
+
+
+def capability_of(device: torch.device) -> Capability:
+    """Compute capability of a CUDA device; (0, 0) for Triton's interpreter on the CPU."""
+    return torch.cuda.get_device_capability(device) if device.type == "cuda" else CPU
+
+
+def _not_newer(
+    known: Mapping[Capability, Path], capability: Capability
+) -> list[tuple[Capability, Path]]:
+    """The files that serve a GPU, the best first."""
+    return sorted((item for item in known.items() if item[0] <= capability), reverse=True)
+
+
+def _warn_of_default(path: Path) -> None:
+    global _warned
+    if not _warned:
+        _warned = True
+        warnings.warn(
+            f"no configs for this GPU or an older one: kernels run with those of {path.name} "
+            "and the like, which may be slow or not fit; find some with "
+            "python -m jagged.tuning tune",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+_lock = threading.Lock()
+_chosen: Path | None = None
+_warned = False

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from jagged.kernels.hstu_attention import configs
 from jagged.kernels.hstu_attention.backward import attend_dkv, attend_dq
 from jagged.kernels.hstu_attention.bias_backward import attend_dbias
 from jagged.kernels.hstu_attention.forward import attend
@@ -19,16 +18,44 @@ from jagged.kernels.hstu_attention.schedule import work_list
 from jagged.kernels.hstu_attention.short import attend_short, search_levels, short_slots
 from jagged.kernels.hstu_attention.short_backward import attend_short_backward
 from jagged.tuning.configs import Config, ConfigTable
+from jagged.tuning.space import Space, powers
 
-FORWARD = ConfigTable(configs.FORWARD)
-DQ = ConfigTable(configs.DQ)
-DKV = ConfigTable(configs.DKV)
-FORWARD_BIASED = ConfigTable(configs.FORWARD_BIASED)
-DQ_BIASED = ConfigTable(configs.DQ_BIASED)
-DKV_BIASED = ConfigTable(configs.DKV_BIASED)
-DBIAS = ConfigTable(configs.DBIAS)
-FORWARD_SHORT = ConfigTable(configs.FORWARD_SHORT)
-BACKWARD_SHORT = ConfigTable(configs.BACKWARD_SHORT)
+# The width is that of a head, the larger of D and V. BLOCK_Q and BLOCK_K are the queries and keys
+# that a program takes at once.
+SPACE = [
+    Space(form, warps=(4, 8), stages=(1, 2, 3), BLOCK_Q=powers(16, 128), BLOCK_K=powers(16, 128))
+    for form in ("", "direct")
+]
+FORWARD = ConfigTable(__file__, "attend", SPACE)
+DQ = ConfigTable(__file__, "attend_dq", SPACE)
+DKV = ConfigTable(__file__, "attend_dkv", SPACE)
+# With a relative bias, which takes registers of its own.
+FORWARD_BIASED = ConfigTable(__file__, "attend_biased", SPACE)
+DQ_BIASED = ConfigTable(__file__, "attend_dq_biased", SPACE)
+DKV_BIASED = ConfigTable(__file__, "attend_dkv_biased", SPACE)
+DBIAS = ConfigTable(__file__, "attend_dbias", SPACE)
+# For batches of short rows, with the limits of what was measured: heads of WIDTH features of BYTES
+# bytes, rows up to LONGEST, at least ROWS of them. One mean length for all, so that the width alone
+# decides. Forward of 64 features is not in the table: the general kernel is faster.
+FORWARD_SHORT = ConfigTable(
+    __file__,
+    "attend_short",
+    [Space("short", warps=(4, 8), stages=(1, 2, 3), BLOCK=powers(32, 128), BLOCK_K=powers(16, 64))],
+)
+BACKWARD_SHORT = ConfigTable(
+    __file__,
+    "attend_short_backward",
+    [
+        Space(
+            "short",
+            warps=(4, 8),
+            stages=(1, 2, 3),
+            BLOCK=powers(32, 128),
+            BLOCK_K=powers(16, 64),
+            BLOCK_Q=powers(16, 64),
+        )
+    ],
+)
 
 SPARE = 32  # programs of each head that write 0 into the capacity tail
 

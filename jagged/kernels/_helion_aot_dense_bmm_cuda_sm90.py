@@ -1,0 +1,26 @@
+"""Configs of dense_bmm.py on CUDA devices of compute capability 9.0.
+
+Written by `python -m jagged.tuning`; the format is described in `jagged/tuning/tables.py`.
+"""
+
+
+POINTS__both_gradients = {
+    (2, 128, 128): 0,
+    (2, 128, 4): 1,
+}
+
+
+def key__both_gradients(itemsize: int, width: int, length: int) -> int:
+    """Index of the config."""
+    if length < 32:
+        return 1
+    return 0
+
+
+def autotune__both_gradients(itemsize: int, width: int, length: int) -> dict:
+    """The config."""
+    _C = [
+        {'block_sizes': [32], 'num_warps': 4, 'num_stages': 3},
+        {'block_sizes': [16], 'num_warps': 4, 'num_stages': 2},
+    ]
+    return _C[key__both_gradients(itemsize, width, length)]

@@ -1,0 +1,263 @@
+"""Configs of hstu_attention.py on CUDA devices of compute capability 9.0.
+
+Written by `python -m jagged.tuning`; the format is described in `jagged/tuning/tables.py`.
+"""
+
+
+POINTS_attend = {
+    (2, 32, 256): 0,
+    (2, 64, 256): 0,
+    (2, 64, 1024): 1,
+    (2, 64, 8192): 2,
+    (2, 128, 128): 0,
+    (2, 128, 1024): 1,
+    (2, 256, 1024): 3,
+    (4, 32, 256): 4,
+    (4, 128, 256): 5,
+}
+
+
+def key_attend(itemsize: int, width: int, length: int) -> int:
+    """Index of the config."""
+    if itemsize < 4:
+        if length < 512:
+            return 0
+        if width < 256:
+            if length < 1024:
+                if width < 128:
+                    return 0
+                return 1
+            if length < 4096:
+                return 1
+            return 2
+        if length < 8192:
+            return 3
+        return 2
+    if width < 128:
+        return 4
+    return 5
+
+
+def autotune_attend(itemsize: int, width: int, length: int) -> dict:
+    """The config."""
+    _C = [
+        {'num_warps': 4, 'num_stages': 3, 'form': 'direct', 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 32}},
+        {'num_warps': 4, 'num_stages': 3, 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 32}},
+        {'num_warps': 8, 'num_stages': 3, 'constants': {'BLOCK_Q': 128, 'BLOCK_K': 64}},
+        {'num_warps': 8, 'num_stages': 2, 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 32}},
+        {'num_warps': 4, 'num_stages': 2, 'constants': {'BLOCK_Q': 32, 'BLOCK_K': 32}},
+        {'num_warps': 4, 'num_stages': 2, 'constants': {'BLOCK_Q': 16, 'BLOCK_K': 16}},
+    ]
+    return _C[key_attend(itemsize, width, length)]
+
+
+POINTS_attend_dq = {
+    (2, 32, 256): 0,
+    (2, 64, 256): 0,
+    (2, 64, 1024): 1,
+    (2, 128, 128): 2,
+    (2, 128, 1024): 1,
+    (2, 256, 1024): 3,
+    (4, 32, 256): 4,
+    (4, 128, 256): 5,
+}
+
+
+def key_attend_dq(itemsize: int, width: int, length: int) -> int:
+    """Index of the config."""
+    if itemsize < 4:
+        if width < 128:
+            if length < 1024:
+                return 0
+            return 1
+        if length < 256:
+            return 2
+        if length < 512:
+            return 0
+        if width < 256:
+            return 1
+        return 3
+    if width < 128:
+        return 4
+    return 5
+
+
+def autotune_attend_dq(itemsize: int, width: int, length: int) -> dict:
+    """The config."""
+    _C = [
+        {'num_warps': 4, 'num_stages': 3, 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 32}},
+        {'num_warps': 4, 'num_stages': 2, 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 64}},
+        {'num_warps': 4, 'num_stages': 3, 'form': 'direct', 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 32}},
+        {'num_warps': 8, 'num_stages': 2, 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 32}},
+        {'num_warps': 4, 'num_stages': 2, 'constants': {'BLOCK_Q': 32, 'BLOCK_K': 32}},
+        {'num_warps': 4, 'num_stages': 2, 'constants': {'BLOCK_Q': 16, 'BLOCK_K': 16}},
+    ]
+    return _C[key_attend_dq(itemsize, width, length)]
+
+
+POINTS_attend_dkv = {
+    (2, 32, 256): 0,
+    (2, 64, 256): 0,
+    (2, 64, 1024): 1,
+    (2, 128, 1024): 1,
+    (2, 256, 1024): 2,
+    (4, 32, 256): 3,
+    (4, 128, 256): 4,
+}
+
+
+def key_attend_dkv(itemsize: int, width: int, length: int) -> int:
+    """Index of the config."""
+    if itemsize < 4:
+        if width < 128:
+            if length < 1024:
+                return 0
+            return 1
+        if length < 512:
+            return 0
+        if width < 256:
+            return 1
+        return 2
+    if width < 128:
+        return 3
+    return 4
+
+
+def autotune_attend_dkv(itemsize: int, width: int, length: int) -> dict:
+    """The config."""
+    _C = [
+        {'num_warps': 4, 'num_stages': 3, 'form': 'direct', 'constants': {'BLOCK_Q': 32, 'BLOCK_K': 64}},
+        {'num_warps': 4, 'num_stages': 3, 'constants': {'BLOCK_Q': 32, 'BLOCK_K': 64}},
+        {'num_warps': 8, 'num_stages': 2, 'constants': {'BLOCK_Q': 32, 'BLOCK_K': 64}},
+        {'num_warps': 4, 'num_stages': 2, 'constants': {'BLOCK_Q': 32, 'BLOCK_K': 32}},
+        {'num_warps': 4, 'num_stages': 2, 'constants': {'BLOCK_Q': 16, 'BLOCK_K': 16}},
+    ]
+    return _C[key_attend_dkv(itemsize, width, length)]
+
+
+POINTS_attend_biased = {
+    (2, 128, 256): 0,
+    (4, 128, 256): 1,
+}
+
+
+def key_attend_biased(itemsize: int, width: int, length: int) -> int:
+    """Index of the config."""
+    if itemsize < 4:
+        return 0
+    return 1
+
+
+def autotune_attend_biased(itemsize: int, width: int, length: int) -> dict:
+    """The config."""
+    _C = [
+        {'num_warps': 4, 'num_stages': 3, 'form': 'direct', 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 32}},
+        {'num_warps': 4, 'num_stages': 2, 'form': 'direct', 'constants': {'BLOCK_Q': 16, 'BLOCK_K': 16}},
+    ]
+    return _C[key_attend_biased(itemsize, width, length)]
+
+
+POINTS_attend_dq_biased = {
+    (2, 128, 256): 0,
+    (4, 128, 256): 1,
+}
+
+
+def key_attend_dq_biased(itemsize: int, width: int, length: int) -> int:
+    """Index of the config."""
+    if itemsize < 4:
+        return 0
+    return 1
+
+
+def autotune_attend_dq_biased(itemsize: int, width: int, length: int) -> dict:
+    """The config."""
+    _C = [
+        {'num_warps': 4, 'num_stages': 3, 'form': 'direct', 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 32}},
+        {'num_warps': 4, 'num_stages': 2, 'form': 'direct', 'constants': {'BLOCK_Q': 16, 'BLOCK_K': 16}},
+    ]
+    return _C[key_attend_dq_biased(itemsize, width, length)]
+
+
+POINTS_attend_dkv_biased = {
+    (2, 128, 256): 0,
+    (4, 128, 256): 1,
+}
+
+
+def key_attend_dkv_biased(itemsize: int, width: int, length: int) -> int:
+    """Index of the config."""
+    if itemsize < 4:
+        return 0
+    return 1
+
+
+def autotune_attend_dkv_biased(itemsize: int, width: int, length: int) -> dict:
+    """The config."""
+    _C = [
+        {'num_warps': 8, 'num_stages': 3, 'form': 'direct', 'constants': {'BLOCK_Q': 32, 'BLOCK_K': 64}},
+        {'num_warps': 4, 'num_stages': 2, 'form': 'direct', 'constants': {'BLOCK_Q': 16, 'BLOCK_K': 16}},
+    ]
+    return _C[key_attend_dkv_biased(itemsize, width, length)]
+
+
+POINTS_attend_dbias = {
+    (2, 128, 256): 0,
+    (4, 128, 256): 1,
+}
+
+
+def key_attend_dbias(itemsize: int, width: int, length: int) -> int:
+    """Index of the config."""
+    if itemsize < 4:
+        return 0
+    return 1
+
+
+def autotune_attend_dbias(itemsize: int, width: int, length: int) -> dict:
+    """The config."""
+    _C = [
+        {'num_warps': 8, 'num_stages': 2, 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 64}},
+        {'num_warps': 4, 'num_stages': 2, 'constants': {'BLOCK_Q': 32, 'BLOCK_K': 32}},
+    ]
+    return _C[key_attend_dbias(itemsize, width, length)]
+
+
+POINTS_attend_short = {
+    (2, 128, 128): 0,
+}
+
+
+def key_attend_short(itemsize: int, width: int, length: int) -> int:
+    """Index of the config."""
+    return 0
+
+
+def autotune_attend_short(itemsize: int, width: int, length: int) -> dict:
+    """The config."""
+    _C = [
+        {'num_warps': 4, 'num_stages': 3, 'form': 'short', 'constants': {'WIDTH': 128, 'BYTES': 2, 'LONGEST': 256, 'ROWS': 256, 'BLOCK': 64, 'BLOCK_K': 32}},
+    ]
+    return _C[key_attend_short(itemsize, width, length)]
+
+
+POINTS_attend_short_backward = {
+    (2, 64, 128): 0,
+    (2, 128, 128): 1,
+}
+
+
+def key_attend_short_backward(itemsize: int, width: int, length: int) -> int:
+    """Index of the config."""
+    if width < 128:
+        return 0
+    return 1
+
+
+def autotune_attend_short_backward(itemsize: int, width: int, length: int) -> dict:
+    """The config."""
+    _C = [
+        {'num_warps': 4, 'num_stages': 3, 'form': 'short', 'constants': {'WIDTH': 64, 'BYTES': 2, 'LONGEST': 512, 'ROWS': 256, 'BLOCK': 64, 'BLOCK_K': 32, 'BLOCK_Q': 32}},
+        {'num_warps': 4, 'num_stages': 3, 'form': 'short', 'constants': {'WIDTH': 128, 'BYTES': 2, 'LONGEST': 256, 'ROWS': 256, 'BLOCK': 64, 'BLOCK_K': 32, 'BLOCK_Q': 32}},
+    ]
+    return _C[key_attend_short_backward(itemsize, width, length)]
