@@ -43,6 +43,10 @@ class Settings:
     device: str = "auto"
     threads: int = 1
     checkpoint_steps: int = 0
+    log_steps: int = 20
+    tensorboard: bool = False
+    tables: Literal["replicated", "sharded"] = "replicated"
+    table_learning_rate: float = 0.05
     synthetic_users: int = 4_000
     synthetic_items: int = 3_000
 
@@ -56,6 +60,7 @@ class Settings:
             "horizon",
             "epochs",
             "threads",
+            "log_steps",
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -69,9 +74,19 @@ class Settings:
         for name in ("dropout", "input_dropout", "item_dropout", "label_smoothing"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
-        for name in ("temperature", "learning_rate", "horizon_decay"):
+        for name in (
+            "temperature",
+            "learning_rate",
+            "table_learning_rate",
+            "horizon_decay",
+        ):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        if self.tables == "sharded" and self.loss == "full":
+            raise ValueError(
+                "tables sharded needs a sampled loss (uniform or in-batch), got full: a softmax "
+                "over all items would bring the whole table to every process in every step"
+            )
         unknown = sorted(set(self.models) - set(MODELS))
         if unknown or not self.models:
             raise ValueError(f"models must be among {list(MODELS)}, got {list(self.models)}")
@@ -109,13 +124,17 @@ HELP = {
     "horizon": "how many of the next items an event is to predict",
     "horizon_decay": "the share in the loss of an item, over that of the one before it",
     "epochs": "passes over the training part",
-    "token_budget": "the most events in a batch",
+    "token_budget": "the most events in a batch, of all processes together",
     "learning_rate": "of AdamW: a short warm-up, then a cosine to a tenth",
     "weight_decay": "of AdamW, on matrices other than embeddings",
     "seed": "of everything random",
     "device": "auto (a GPU where there is one), cpu, cuda, cuda:1, ...",
     "threads": "CPU threads; these models are small, so that more help only on an idle machine",
     "checkpoint_steps": "also checkpoint after so many steps; 0: at the end of each epoch only",
+    "log_steps": "read the loss, look for a NaN, answer SIGTERM and log every so many steps",
+    "tensorboard": "also write TensorBoard's files to the run folder",
+    "tables": "item tables whole on every process, or their rows on all of them (torchrun)",
+    "table_learning_rate": "of row-wise Adagrad, which sharded tables have",
     "synthetic_users": "users of the synthetic stream",
     "synthetic_items": "items of the synthetic stream",
 }
@@ -124,6 +143,7 @@ CHOICES = {
     "layer": ("research", "production"),
     "similarity": ("cosine", "dot"),
     "loss": ("uniform", "in-batch", "full"),
+    "tables": ("replicated", "sharded"),
 }
 
 
@@ -136,6 +156,12 @@ def parse(arguments: list[str] | None) -> tuple[Settings, Path | None, bool]:
     parser.add_argument("--out", type=Path, help="run folder (default: runs/TIME-DATA)")
     parser.add_argument(
         "--resume", type=Path, metavar="RUN", help="continue the run in that folder, exactly"
+    )
+    parser.add_argument(
+        "--continue",
+        action="store_true",
+        dest="go_on",
+        help="go on with the run in --out if it has begun: for schedulers that repeat a command",
     )
     defaults = Settings()
     for field in dataclasses.fields(Settings):
@@ -152,7 +178,9 @@ def parse(arguments: list[str] | None) -> tuple[Settings, Path | None, bool]:
         text = HELP[name] if value is None else f"{HELP[name]} (default: {shown})"
         parser.add_argument(f"--{name.replace('_', '-')}", help=text, **options)
     given = vars(parser.parse_args(arguments))
-    out, resume = given.pop("out"), given.pop("resume")
+    out, resume, go_on = given.pop("out"), given.pop("resume"), given.pop("go_on")
+    if go_on and out is None:
+        parser.error("--continue needs the run folder as --out")
     if resume is not None:
         if given or out is not None:
             extra = sorted(["out"] if out is not None else []) + sorted(given)
@@ -169,6 +197,22 @@ def parse(arguments: list[str] | None) -> tuple[Settings, Path | None, bool]:
     if "data" in given:
         given["data"] = str(Path(given["data"]).resolve())  # to be found from any folder
     try:
-        return Settings(**given), out, False
+        settings = Settings(**given)
     except ValueError as error:
         parser.error(str(error))
+    begun = go_on and (out / "settings.json").is_file()
+    if begun:
+        _same_settings(parser, settings, out / "settings.json")
+    return settings, out, begun
+
+
+def _same_settings(parser: argparse.ArgumentParser, settings: Settings, file: Path) -> None:
+    ours, theirs = (
+        dataclasses.asdict(one) for one in (settings, Settings.from_json(file.read_text("utf-8")))
+    )
+    differ = [name for name in ours if name != "device" and ours[name] != theirs[name]]
+    if differ:
+        parser.error(
+            f"--continue must repeat the settings of the run, but {file} has "
+            + ", ".join(f"{name} {theirs[name]} in place of {ours[name]}" for name in differ)
+        )
