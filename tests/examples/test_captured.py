@@ -1,0 +1,154 @@
+"""The training step in buffers of fixed capacity, and as a CUDA graph."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from examples.recommender.captured import WARM_UP_STEPS, CapturedStep, fill
+from examples.recommender.data import Rows
+from examples.recommender.model import NextItemModel, hstu_encoder
+from examples.recommender.settings import Settings
+from jagged import JaggedTensor
+
+SETTINGS = Settings(
+    width=32, heads=2, max_length=9, token_budget=64, dropout=0.0, input_dropout=0.0
+)
+NUM_ITEMS = 50
+
+
+def stream_of_rows(num_rows: int = 24) -> JaggedTensor:
+    lengths = torch.randint(1, SETTINGS.max_length + 1, (num_rows,))
+    total = int(lengths.sum())
+    items, following = torch.randint(NUM_ITEMS, (2, total))
+    return JaggedTensor.from_lengths(items, lengths, max_length=9, weights=following)
+
+
+def buffer(capacity: int, max_rows: int, device: torch.device | str = "cpu") -> JaggedTensor:
+    """Full of what an earlier batch left behind."""
+    old = torch.randint(NUM_ITEMS, (2, capacity), device=device)
+    return JaggedTensor(old[0], torch.full((max_rows + 1,), 7, device=device), 9, old[1])
+
+
+def model_of(**changes: object) -> NextItemModel:
+    settings = dataclasses.replace(SETTINGS, **changes)  # type: ignore[arg-type]
+    seen = torch.randint(1, 9, (NUM_ITEMS,))
+    return NextItemModel(hstu_encoder(settings), seen, settings)
+
+
+def test_a_buffer_holds_the_batch_and_nothing_else() -> None:
+    batch = Rows(stream_of_rows()).take([3, 0, 8])
+    room = buffer(64, 5)
+    fill(room, batch)
+    rows = room.validate().rows()
+    assert [row.tolist() for row in rows[:3]] == [row.tolist() for row in batch.rows()]
+    assert [len(row) for row in rows[3:]] == [0, 0]
+    assert room.weights is not None
+    assert batch.weights is not None
+    assert room.weights[: len(batch.values)].tolist() == batch.weights.tolist()
+
+
+def test_a_batch_that_does_not_fit() -> None:
+    batch = Rows(stream_of_rows()).take(range(8))
+    total = batch.values.shape[0]
+    with pytest.raises(ValueError, match=rf"{total - 1} elements and 9 rows, got {total} and 8"):
+        fill(buffer(total - 1, 9), batch)
+    with pytest.raises(ValueError, match=rf"{total} elements and 7 rows, got {total} and 8"):
+        fill(buffer(total, 7), batch)
+    long = JaggedTensor(batch.values, batch.offsets, 10, batch.weights)
+    with pytest.raises(ValueError, match="rows must have at most max_length 9, got 10"):
+        fill(buffer(total, 8), long)
+    bare = JaggedTensor(batch.values, batch.offsets, 9)
+    with pytest.raises(ValueError, match="must carry the next items as weights, got none"):
+        fill(buffer(total, 8), bare)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"loss": "full", "horizon": 3, "item_bias": True},
+        {"loss": "full", "label_smoothing": 0.1, "similarity": "dot", "temperature": 1.0},
+        {"loss": "uniform", "negatives": 20},
+        {"layer": "production", "loss": "full"},
+    ],
+)
+def test_the_tail_takes_no_part(changes: dict[str, object]) -> None:
+    model = model_of(**changes)
+    batch = Rows(stream_of_rows()).take(range(6))
+    room = buffer(64, 11)
+    fill(room, batch)
+    grads = []
+    for given in (batch, room):
+        torch.manual_seed(1)  # the same negatives
+        model.zero_grad()
+        loss = model(given)
+        loss.backward()
+        grads.append([loss.detach(), *(p.grad for p in model.parameters())])
+    torch.testing.assert_close(grads[1], grads[0])
+
+
+def test_in_batch_negatives_are_not_drawn_from_the_tail() -> None:
+    model = model_of(loss="in-batch", negatives=300)
+    room = buffer(64, 11)
+    fill(room, Rows(stream_of_rows()).take(range(4)))
+    targets, shares = model.targets(room)
+    drawn = model._negatives(targets[:, 0], shares[:, 0] > 0)
+    assert room.weights is not None
+    real = room.weights[: int(room.offsets[-1])]
+    assert set(drawn.tolist()) == set(real.tolist())
+
+
+def test_graphs_need_a_gpu() -> None:
+    with pytest.raises(ValueError, match="device must be a CUDA device, which has graphs, got cpu"):
+        CapturedStep(
+            lambda batch: batch.values.sum(),
+            capacity=4,
+            max_rows=2,
+            max_length=2,
+            device=torch.device("cpu"),
+        )
+
+
+class Training:
+    """A model with its optimizer, whose step a graph can hold."""
+
+    def __init__(self, device: torch.device) -> None:
+        torch.manual_seed(0)
+        self.model: nn.Module = model_of(loss="full", horizon=2).to(device)
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(),
+            lr=torch.tensor(1e-2, device=device),
+            fused=True,
+            capturable=True,
+        )
+
+    def step(self, batch: JaggedTensor) -> Tensor:
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", torch.bfloat16):
+            loss: Tensor = self.model(batch)
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+
+@pytest.mark.unpoisoned  # deterministic mode refuses the scatter of the loss
+def test_a_captured_step_trains_as_an_eager_one(device: torch.device) -> None:
+    if device.type != "cuda":
+        pytest.skip("only a GPU has graphs")
+    device = torch.device("cuda", torch.cuda.current_device())
+    rows = Rows(stream_of_rows(), device)
+    eager, captured = Training(device), Training(device)
+    graph = CapturedStep(captured.step, capacity=64, max_rows=8, max_length=9, device=device)
+    losses: list[list[Tensor]] = [[], []]
+    for turn in range(WARM_UP_STEPS + 5):
+        indices = torch.randperm(24)[: 3 + turn % 4]
+        losses[0].append(eager.step(rows.take(indices)))
+        losses[1].append(graph(rows.take(indices)))
+        if turn == WARM_UP_STEPS + 2:
+            for training in (eager, captured):  # a rate that changes between replays
+                for group in training.optimizer.param_groups:
+                    group["lr"].fill_(1e-3)
+    assert graph.graph is not None
+    torch.testing.assert_close(torch.stack(losses[1]), torch.stack(losses[0]), rtol=0.02, atol=0.02)
+    assert losses[0][-1] < losses[0][0]
