@@ -217,6 +217,21 @@ def torch_token_layer_norm(inputs: Inputs) -> Call:
     return call(inputs, lambda: functional.layer_norm(values, width, weight, bias, 1e-5))
 
 
+def _gated_norm(values: Tensor, u: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    gate = functional.silu(u)
+    normed = functional.layer_norm(values, values.shape[1:], weight, bias, 1e-5)
+    return torch.cat([gate, values, gate * normed], 1)
+
+
+def torch_norm_mul_dropout(inputs: Inputs) -> Call:
+    return call(inputs, lambda: _gated_norm(*inputs.leaves))
+
+
+def compiled_norm_mul_dropout(inputs: Inputs) -> Call:
+    function = compiled(inputs, _gated_norm)
+    return call(inputs, lambda: function(*inputs.leaves))
+
+
 def compiled_token_layer_norm(inputs: Inputs) -> Call:
     values, weight, bias = inputs.leaves
     width = values.shape[1:]

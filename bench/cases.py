@@ -147,6 +147,22 @@ _CASES = (
         _NORMED,
     ),
     Case(
+        "norm_mul_dropout",
+        operands.gated,
+        operands.by_gate,
+        Meaning(
+            {"values": ELEMENTS, "u": ELEMENTS, "weight": SHARED, "bias": SHARED},
+            ELEMENTS,
+            oracles.norm_mul_dropout,
+        ),
+        work.norm_mul_dropout,
+        (
+            _plain("torch-layer_norm", baselines.torch_norm_mul_dropout),
+            _compile(baselines.compiled_norm_mul_dropout),
+        ),
+        (*s.LAYERS, *s.STANDARD, s.SEQUENCE),
+    ),
+    Case(
         "dense_add",
         operands.with_cells,
         operands.by_element,

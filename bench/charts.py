@@ -9,7 +9,7 @@ from bench.rows import Row
 
 FAMILIES = {
     "reductions": ("sum", "mean"),
-    "softmax-and-norms": ("softmax", "layer_norm", "token_layer_norm"),
+    "softmax-and-norms": ("softmax", "layer_norm", "token_layer_norm", "norm_mul_dropout"),
     "additions-and-padding": ("dense_add", "padded_add", "row_add", "to_padded", "from_padded"),
     "products": ("dense_bmm", "jagged_bmm"),
     "hstu-attention": ("hstu_attention",),

@@ -20,6 +20,13 @@ def affine(shape: Shape, total: int, make: Maker) -> dict[str, Tensor]:
     return {"values": make(total, width), "weight": make(width), "bias": make(width)}
 
 
+def gated(shape: Shape, total: int, make: Maker) -> dict[str, Tensor]:
+    """As `affine`, with a gate that is a view of a projection four times as wide."""
+    width = shape.width
+    u = make(total, 4 * width)[:, :width]
+    return {"values": make(total, width), "u": u, "weight": make(width), "bias": make(width)}
+
+
 def with_cells(shape: Shape, total: int, make: Maker) -> dict[str, Tensor]:
     """Values [T, D] and dense [B, N, D]."""
     features = trailing(shape)
@@ -79,6 +86,11 @@ def by_row(inputs: Inputs) -> tuple[int, ...]:
 def by_element(inputs: Inputs) -> tuple[int, ...]:
     """[T, D]"""
     return (inputs.total, *trailing(inputs.shape))
+
+
+def by_gate(inputs: Inputs) -> tuple[int, ...]:
+    """[T, 3 D]"""
+    return (inputs.total, 3 * inputs.shape.width)
 
 
 def by_cell(inputs: Inputs) -> tuple[int, ...]:

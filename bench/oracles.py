@@ -196,6 +196,12 @@ def token_layer_norm(x: Operands, part: Part) -> Tensor:
     return torch.nn.functional.layer_norm(values, values.shape[1:], x["weight"], x["bias"], 1e-5)
 
 
+def norm_mul_dropout(x: Operands, part: Part) -> Tensor:
+    """With SiLU and concatenation, without dropout: numbers that are drawn cannot be compared."""
+    gate = torch.nn.functional.silu(x["u"])
+    return torch.cat([gate, x["values"], gate * token_layer_norm(x, part)], 1)
+
+
 def dense_add(x: Operands, part: Part) -> Tensor:
     return x["values"] + part.unpad(x["dense"])
 

@@ -147,6 +147,15 @@ _WAYS = {
             g, i["values"], saved[1], saved[2], i["weight"], True, None
         ),
     ),
+    "norm_mul_dropout": Way(
+        lambda i: jagged.ops.norm_mul_dropout(
+            i["values"], i["u"], i["weight"], i["bias"], silu=True, concat=True
+        ),
+        lambda i: _eager("norm_mul_dropout").forward(*i.leaves, _EPS, True, True, 0.0, None, None),
+        lambda i, g, saved: _eager("norm_mul_dropout").backward(
+            g, *i.leaves[:2], *saved[1:], *i.leaves[2:], True, True, True, 0.0, None, None
+        ),
+    ),
     "dense_add": Way(
         lambda i: jagged.ops.dense_add(i["values"], i.offsets, i["dense"]),
         lambda i: _eager("dense_add").forward(i["values"], i.offsets, i["dense"]),

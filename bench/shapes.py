@@ -145,6 +145,12 @@ TRITON = tuple(
     )
 )
 
+# What surrounds the attention of a production HSTU layer with 4 heads of 128.
+LAYERS = tuple(
+    Shape(f"layer-b{rows}", rows, 2048, 512, uniform(), OURS, compiled=(BF16,))
+    for rows in (256, 32, 8)
+)
+
 CELLS = Shape(
     "torchrec-cells", 140_472, 320, None, uniform(), TORCHREC, (F32,), offsets_dtype=torch.int32
 )

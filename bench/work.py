@@ -80,6 +80,13 @@ def token_layer_norm(s: Sizes, backward: bool) -> Work:
     return Work((factor * s.T + parameters) * s.D * s.e)
 
 
+def norm_mul_dropout(s: Sizes, backward: bool) -> Work:
+    """Values and gate in, three parts out; backward the other way round, values and gate in again.
+    Weight and bias [D], and in the backward pass their gradients."""
+    factor, parameters = (7, 4) if backward else (5, 2)
+    return Work((factor * s.T + parameters) * s.D * s.e)
+
+
 def dense_add(s: Sizes, backward: bool) -> Work:
     """Backward: the gradient of the values is the incoming one; that of dense covers [B, N, D]."""
     if backward:

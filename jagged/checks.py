@@ -210,8 +210,17 @@ def _integer_range(dtype: torch.dtype) -> tuple[int, int]:
     return info.min, info.max
 
 
-def norm_parameters(values: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> None:
-    """`weight` and `bias` of a layer norm are [D], in the dtype of the values or in float32."""
+def norm_parameters(
+    values: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+    *,
+    by_head: bool = False,
+) -> None:
+    """`weight` and `bias` of a layer norm are [D] (`by_head`: [H] for values [T, H, V]), in the
+    dtype of the values or in float32."""
+    size, meaning = (values.shape[1], "[H]") if by_head else (values.shape[-1], "[D]")
     for name, parameter in (("weight", weight), ("bias", bias)):
         if parameter is None:
             continue
@@ -222,9 +231,29 @@ def norm_parameters(values: Tensor, weight: Tensor | None, bias: Tensor | None, 
                 f"{name} must have the dtype of values ({values.dtype}) or float32, "
                 f"got {parameter.dtype}: convert with {name}.to(values.dtype)"
             )
-        shape(name, parameter, (values.shape[-1],), "[D]")
+        shape(name, parameter, (size,), meaning)
         last_stride(name, parameter)
     if weight is not None and bias is not None:
         same_dtype("bias", bias, "weight", weight)
     if eps < 0:
         raise ValueError(f"eps must not be negative, got {eps}")
+
+
+def probability(name: str, value: float) -> None:
+    """`value` is a number in [0, 1)."""
+    if isinstance(value, Tensor) or not isinstance(value, (int, float)):
+        raise TypeError(
+            f"{name} must be a Python number, got {type(value).__name__}: "
+            "reading it from the device would stall every call"
+        )
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} must be in [0, 1), got {value}")
+
+
+def seed(value: Tensor, values: Tensor) -> None:
+    """`value` is one int64 beside `values`: a tensor, so that nobody waits for the device."""
+    tensor("seed", value)
+    same_device("seed", value, "values", values)
+    if value.dtype != torch.int64:
+        raise TypeError(f"seed must be int64, got {value.dtype}: convert with seed.to(torch.int64)")
+    shape("seed", value, (1,), "[1]")

@@ -160,6 +160,65 @@ def token_layer_norm_oracle(
     return _join([x if bias is None else x + bias for x in elements], values)
 
 
+def norm_mul_dropout_oracle(
+    values: Tensor,
+    u: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    *,
+    silu: bool = False,
+    concat: bool = False,
+    dropout: float = 0.0,
+    seed: Tensor | None = None,
+    offsets: Tensor | None = None,
+) -> Tensor:
+    """[T, D] or [T, 3 D]: gate times layer norm, over all features or by head."""
+    total = values.shape[0] if offsets is None else int(offsets[-1])
+    if values.ndim == 3:  # one number a head
+        weight, bias = (None if p is None else p[:, None] for p in (weight, bias))
+    elements = []
+    for t in range(total):
+        x, gate = values[t], torch.nn.functional.silu(u[t]) if silu else u[t]
+        normed = torch.stack([_normal(head, eps) for head in x]) if x.ndim == 2 else _normal(x, eps)
+        normed = normed if weight is None else normed * weight
+        normed = normed if bias is None else normed + bias
+        gated = gate * normed
+        elements.append(torch.stack([gate, x, gated] if concat else [gated]).flatten()[None])
+    parts = 3 if concat else 1
+    width = values.shape[1:].numel()
+    out = _join(elements, values.new_zeros(values.shape[0], parts * width))
+    if dropout > 0 and seed is not None:
+        keep = dropout_keep(int(seed), values.shape[0], width, parts, dropout)
+        out = out * keep.to(out) / (1 - dropout)
+    return out
+
+
+def dropout_keep(seed: int, total: int, width: int, parts: int, dropout: float) -> Tensor:
+    """[total, parts * width] bool: what the dropout of `jagged.ops.norm_mul_dropout` keeps.
+
+    Written in the unsigned numbers of its definition.
+    """
+    low = 2**32 - 1
+
+    def mix(x: int, halfway: int = 0) -> int:
+        x = (x ^ x >> 16) * 0x7FEB352D & low ^ halfway
+        x = (x ^ x >> 15) * 0x846CA68B & low
+        return x ^ x >> 16
+
+    keep = torch.empty(total, parts, width, dtype=torch.bool)
+    for t in range(total):
+        first = mix(t ^ seed & low)
+        second = mix(first ^ seed >> 32 & low)
+        for column in range(width):
+            number = mix(first + column * 0x9E3779B9 & low, second)
+            for part in range(parts):
+                signed = number - 2**32 if number >= 2**31 else number
+                keep[t, part, column] = signed >= (dropout - 0.5) * 2**32
+                number = number * 0x2C9277B5 & low
+    return keep.flatten(1)
+
+
 def dense_add_oracle(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
     """[T, ...]: element j of row i plus `dense[i, j]`."""
     return _join(

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from jagged import checks
+from jagged import checks, ops
 from jagged.layout import JaggedTensor
 from jagged.modules._rows import is_element, longest, zero_tail
 from jagged.modules.attention import HSTUAttention
@@ -113,22 +113,42 @@ class HSTULayer(nn.Module):
             num_targets=num_targets,
             timestamps=timestamps,
         )
-        gated = gate(attended, u, self.output_norm, x.offsets, config.concat_u)
-        gated = nn.functional.dropout(gated, config.dropout, self.training)
-        out = x.values + self.output(gated)
+        out = x.values + self.output(self.gate(attended, u, x.offsets))
         return x.with_values(zero_tail(out, is_element(x)))
 
     def project(self, normed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """u [T, H V], q and k [T, H, D], v [T, H, V] of the normalised elements [T, E]."""
+        """u [T, H V], q and k [T, H, D], v [T, H, V] of the normalised elements [T, E].
+
+        SiLU of u alone is left to `gate`, so that u stays a view of the projection.
+        """
         heads = self.config.num_heads
         fused = self.projection(normed)
         if self.config.activation == "uvqk":
             fused = nn.functional.silu(fused)
         u, v, q, k = fused.split(self.split_sizes, dim=1)
-        if self.config.activation == "u":
-            u = nn.functional.silu(u)
         q, k, v = (part.unflatten(1, (heads, -1)) for part in (q, k, v))
         return u, q, k, v
+
+    def gate(self, attended: Tensor, u: Tensor, offsets: Tensor) -> Tensor:
+        """What the output projection reads, [T, H V] or [T, 3 H V]: `dropout(u * LN(attended))`, or
+        `dropout([u, attended, u * LN(attended)])`, of attended [T, H, V] and u [T, H V] of
+        `project`. 0 in the capacity tail."""
+        config = self.config
+        if config.group_norm:
+            u = u.view(-1, config.num_heads, config.hidden_dim)
+        else:
+            attended = attended.flatten(1)
+        return ops.norm_mul_dropout(
+            attended,
+            u,
+            self.output_norm.weight,
+            self.output_norm.bias,
+            config.eps,
+            silu=config.activation == "u",
+            concat=config.concat_u,
+            dropout=config.dropout if self.training else 0.0,
+            offsets=offsets,
+        )
 
     def extra_repr(self) -> str:
         config = self.config
@@ -138,30 +158,6 @@ class HSTULayer(nn.Module):
             f"activation={config.activation!r}, concat_u={config.concat_u}, "
             f"group_norm={config.group_norm}, dropout={config.dropout:g}"
         )
-
-
-def gate(
-    attended: Tensor,
-    u: Tensor,
-    norm: TokenLayerNorm | HeadLayerNorm,
-    offsets: Tensor,
-    concat_u: bool,
-) -> Tensor:
-    """What the output projection reads: `u * LN(attended)`, or `[u, attended, u * LN(attended)]`.
-
-    Args:
-        attended: [T, H, V].
-        u: [T, H V].
-        norm: per head, or over all heads.
-
-    Returns [T, H V] or [T, 3 H V].
-    """
-    flat = attended.flatten(1)
-    if isinstance(norm, HeadLayerNorm):
-        gated = u * norm.normalise(attended, offsets).flatten(1)
-    else:
-        gated = u * norm.normalise(flat, offsets)
-    return torch.cat([u, flat, gated], dim=1) if concat_u else gated
 
 
 class HSTUStack(nn.Module):

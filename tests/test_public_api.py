@@ -21,6 +21,7 @@ def test_the_public_names() -> None:
         "jagged_bmm",
         "layer_norm",
         "mean",
+        "norm_mul_dropout",
         "padded_add",
         "row_add",
         "softmax",

@@ -7,6 +7,7 @@ from jagged.ops.hstu_attention import hstu_attention
 from jagged.ops.jagged_bmm import jagged_bmm
 from jagged.ops.layer_norm import layer_norm
 from jagged.ops.mean import mean
+from jagged.ops.norm_mul_dropout import norm_mul_dropout
 from jagged.ops.padded_add import padded_add
 from jagged.ops.row_add import row_add
 from jagged.ops.softmax import softmax
@@ -22,6 +23,7 @@ __all__ = [
     "jagged_bmm",
     "layer_norm",
     "mean",
+    "norm_mul_dropout",
     "padded_add",
     "row_add",
     "softmax",

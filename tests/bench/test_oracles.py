@@ -42,6 +42,9 @@ LOOPS: dict[str, Callable[[Inputs, dict[str, Tensor]], Tensor]] = {
     "token_layer_norm": lambda i, x: testing.token_layer_norm_oracle(
         x["values"], x["weight"], x["bias"]
     ),
+    "norm_mul_dropout": lambda i, x: testing.norm_mul_dropout_oracle(
+        *x.values(), silu=True, concat=True
+    ),
     "dense_add": lambda i, x: testing.dense_add_oracle(x["values"], i.offsets, x["dense"]),
     "padded_add": lambda i, x: testing.padded_add_oracle(x["values"], i.offsets, x["dense"]),
     "row_add": lambda i, x: testing.row_add_oracle(x["values"], i.offsets, x["dense"]),

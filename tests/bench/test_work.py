@@ -49,6 +49,13 @@ def test_token_layer_norm_has_parameters_and_no_offsets() -> None:
     assert work.token_layer_norm(sizes(), True) == work.Work(2 * (30 + 2 + 2 + 2))
 
 
+def test_the_gated_norm_has_three_parts_and_parameters() -> None:
+    # Values, gate, weight and bias in; three parts out.
+    assert work.norm_mul_dropout(sizes(), False) == work.Work(2 * (20 + 2 + 2 + 30))
+    # Their gradient, values, gate, weight and bias in; four gradients out.
+    assert work.norm_mul_dropout(sizes(), True) == work.Work(2 * (30 + 20 + 4 + 20 + 4))
+
+
 def test_matrix_products() -> None:
     values, out, matrices, bias = 5 * 2, 5 * 6, 3 * 2 * 6, 3 * 6
     forward = 2 * (values + out + matrices + bias) + 32

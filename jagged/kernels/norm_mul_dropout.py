@@ -1,0 +1,372 @@
+"""Layer norm times a gate, with dropout: what stands between HSTU's attention and its output.
+
+Each direction is one pass over memory: the forward keeps mean and 1 / std alone, the backward
+computes everything else again, the dropout's decisions included, which are a hash of the seed and
+the place (`jagged.ops.norm_mul_dropout` states it).
+"""
+
+# Helion resolves `is not None` when it generates code, so what one such branch sets, others use.
+# pyright: reportPossiblyUnboundVariable=false
+
+from typing import Any
+
+import helion.language as hl
+import torch
+from torch import Tensor
+
+from jagged.kernels import norm_mul_dropout_configs
+from jagged.kernels._column_sums import column_sums
+from jagged.kernels._device import exp, full_block
+from jagged.tuning.configs import ConfigTable
+from jagged.tuning.launch import launchable
+
+FORWARD = ConfigTable(norm_mul_dropout_configs.FORWARD)
+BACKWARD = ConfigTable(norm_mul_dropout_configs.BACKWARD)
+
+# The hash, in int32: the multipliers are 0x7FEB352D, 0x846CA68B, 0x9E3779B9 and 0x2C9277B5.
+FIRST, SECOND, COLUMN, PART = 2146121005, -2073254261, -1640531527, 747796405
+
+
+def forward(
+    values: Tensor,
+    u: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+    silu: bool,
+    concat: bool,
+    dropout: float,
+    seed: Tensor | None,
+    offsets: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    total, heads, width = _by_head(values).shape
+    parts = 3 if concat else 1
+    shape = total, parts * heads * width
+    out = torch.empty(shape, dtype=values.dtype, device=values.device)
+    if out.numel() == 0:
+        nothing = torch.zeros((total, heads), dtype=torch.float32, device=values.device)
+        return out, nothing, nothing.clone()
+    mean = _float32((total, heads), values)
+    rstd = _float32((total, heads), values)
+    _gate(
+        FORWARD.pick(values, width, total),
+        _by_head(values),
+        _by_head(u),
+        _per_feature(weight, values),
+        _per_feature(bias, values),
+        seed,
+        offsets,
+        out.view(total, parts, heads, width),
+        mean,
+        rstd,
+        eps,
+        *_dropout(dropout),
+        silu,
+        concat,
+        full_block(width),
+    )
+    return out, mean, rstd
+
+
+def backward(
+    grad: Tensor,
+    values: Tensor,
+    u: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    has_bias: bool,
+    silu: bool,
+    concat: bool,
+    dropout: float,
+    seed: Tensor | None,
+    offsets: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    total, heads, width = _by_head(values).shape
+    parts = 3 if concat else 1
+    change = torch.empty(values.shape, dtype=values.dtype, device=values.device)
+    change_u = torch.empty(u.shape, dtype=u.dtype, device=u.device)
+    kind = values.dtype if weight is None else weight.dtype
+    nothing = values.new_empty(0, dtype=kind)
+    if change.numel() == 0:
+        return (
+            change,
+            change_u,
+            nothing if weight is None else torch.zeros_like(weight),
+            torch.zeros_like(bias) if bias is not None and has_bias else nothing,
+        )
+    config = BACKWARD.pick(values, width, total)
+    block = config.constants["BLOCK"]
+    programs = min(config.constants["PROGRAMS"], -(-total // block))
+    weight_sums = None if weight is None else _float32((programs, heads, width), values)
+    bias_sums = _float32((programs, heads, width), values) if has_bias else None
+    _gate_backward(
+        config,
+        grad.view(total, parts, heads, width),
+        _by_head(values),
+        _by_head(u),
+        mean,
+        rstd,
+        _per_feature(weight, values),
+        _per_feature(bias, values),
+        seed,
+        offsets,
+        _by_head(change),
+        _by_head(change_u),
+        weight_sums,
+        bias_sums,
+        *_dropout(dropout),
+        programs,
+        silu,
+        concat,
+        full_block(width),
+        block,
+    )
+    by_head = values.ndim == 3
+    weight_grad, bias_grad = column_sums(
+        None if weight_sums is None else weight_sums.flatten(1),
+        None if bias_sums is None else bias_sums.flatten(1),
+        nothing.float() if by_head else nothing,
+    )
+    if by_head:
+        weight_grad = _head_sums(weight_grad, width, kind)
+        bias_grad = _head_sums(bias_grad, width, kind)
+    return change, change_u, weight_grad, bias_grad
+
+
+def _head_sums(sums: Tensor, width: int, dtype: torch.dtype) -> Tensor:
+    """[H V] or [0] to the sums over V."""
+    return sums.view(-1, width).sum(1).to(dtype)
+
+
+def _by_head(values: Tensor) -> Tensor:
+    """[T, D] as one head."""
+    return values if values.ndim == 3 else values.unsqueeze(1)
+
+
+def _per_feature(parameter: Tensor | None, values: Tensor) -> Tensor | None:
+    """[D] as [1, D], and one number a head [H] as [H, V]."""
+    if parameter is None:
+        return None
+    if values.ndim == 3:
+        return parameter.unsqueeze(1).expand(values.shape[1:])
+    return parameter.unsqueeze(0)
+
+
+def _float32(shape: tuple[int, ...], like: Tensor) -> Tensor:
+    return torch.empty(shape, dtype=torch.float32, device=like.device)
+
+
+def _dropout(probability: float) -> tuple[int, float]:
+    """What the hash, as a signed number, has to reach, and the factor of what is kept."""
+    threshold = min(round(probability * 2**32), 2**32 - 1) - 2**31
+    return threshold, 1 / (1 - probability)
+
+
+def _mix(x: Any) -> Any:
+    """A bijection of int32 in which every bit depends on all. `>>` keeps the sign, hence `&`."""
+    x = (x ^ ((x >> 16) & 0xFFFF)) * FIRST
+    x = (x ^ ((x >> 15) & 0x1FFFF)) * SECOND
+    return x ^ ((x >> 16) & 0xFFFF)
+
+
+def _keys(seed: Any, index: Any) -> tuple[Any, Any]:
+    """Two int32 for each element."""
+    whole = hl.load(seed, [0])
+    first = _mix(index.to(torch.int32) ^ whole.to(torch.int32))
+    return first, _mix(first ^ (whole >> 32).to(torch.int32))
+
+
+def _numbers(first: Any, second: Any, columns: Any) -> Any:
+    """One int32 for each element and column: `_mix` with the other key halfway."""
+    x = first + columns * COLUMN
+    x = ((x ^ ((x >> 16) & 0xFFFF)) * FIRST) ^ second
+    x = (x ^ ((x >> 15) & 0x1FFFF)) * SECOND
+    return x ^ ((x >> 16) & 0xFFFF)
+
+
+def _drop(block: Any, number: Any, threshold: Any, scale: Any) -> Any:
+    return torch.where(number >= threshold, block * scale, 0.0)
+
+
+@launchable()
+def _gate(
+    values: Tensor,
+    u: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    seed: Tensor | None,
+    offsets: Tensor | None,
+    out: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    eps: float,
+    threshold: int,
+    factor: float,
+    SILU: hl.constexpr,
+    CONCAT: hl.constexpr,
+    FULL: hl.constexpr,
+) -> None:
+    """values, u [T, H, V], weight, bias [H, V], seed [1], offsets [B + 1], out [T, 1 or 3, H, V],
+    mean, rstd [T, H].
+
+    A program owns a tile of elements of one head. Those of the capacity tail get 0 everywhere.
+    """
+    heads = hl.specialize(values.size(1))
+    width = hl.specialize(values.size(2))
+    for tile, one, features in hl.tile([values.size(0), heads, width], block_size=[None, 1, FULL]):
+        head = one.begin
+        if offsets is not None:
+            inside = tile.index < offsets[offsets.size(0) - 1]
+            block = hl.load(values, [tile, head, features], extra_mask=inside[:, None])
+            gate = hl.load(u, [tile, head, features], extra_mask=inside[:, None])
+        else:
+            block = values[tile, head, features]
+            gate = u[tile, head, features]
+        plain = block.to(torch.float32)
+        opened = gate.to(torch.float32)
+        if SILU:
+            opened = opened / (1.0 + exp(-opened))
+        centre = plain.sum(1) / width
+        normed = plain - centre[:, None]
+        scale = torch.rsqrt((normed * normed).sum(1) / width + eps)
+        normed = normed * scale[:, None]
+        if weight is not None:
+            normed = normed * weight[head, features].to(torch.float32)[None, :]
+        if bias is not None:
+            normed = normed + bias[head, features].to(torch.float32)[None, :]
+        gated = normed * opened
+        if offsets is not None:
+            gated = torch.where(inside[:, None], gated, 0.0)
+            scale = torch.where(inside, scale, 0.0)
+        if seed is not None:
+            first, second = _keys(seed, tile.index)
+            columns = (features.index + head * width)[None, :]
+            number = _numbers(first[:, None], second[:, None], columns)
+            if CONCAT:
+                opened = _drop(opened, number, threshold, factor)
+                number = number * PART
+                plain = _drop(plain, number, threshold, factor)
+                number = number * PART
+            gated = _drop(gated, number, threshold, factor)
+        if CONCAT:
+            out[tile, 0, head, features] = opened.to(out.dtype)
+            out[tile, 1, head, features] = plain.to(out.dtype)
+            out[tile, 2, head, features] = gated.to(out.dtype)
+        else:
+            out[tile, 0, head, features] = gated.to(out.dtype)
+        mean[tile, head] = centre
+        rstd[tile, head] = scale
+
+
+@launchable()
+def _gate_backward(
+    grad: Tensor,
+    values: Tensor,
+    u: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    seed: Tensor | None,
+    offsets: Tensor | None,
+    change: Tensor,
+    change_u: Tensor,
+    weight_sums: Tensor | None,
+    bias_sums: Tensor | None,
+    threshold: int,
+    factor: float,
+    programs: int,
+    SILU: hl.constexpr,
+    CONCAT: hl.constexpr,
+    FULL: hl.constexpr,
+    BLOCK: hl.constexpr,
+) -> None:
+    """grad [T, 1 or 3, H, V], values, u, change, change_u [T, H, V], mean, rstd [T, H], weight,
+    bias [H, V], seed [1], offsets [B + 1], sums [programs, H, V].
+
+    A program owns every `programs`-th block of elements of one head and its own sums for the
+    gradients of weight and bias, which another launch adds up: deterministic.
+    """
+    total = values.size(0)
+    heads = hl.specialize(values.size(1))
+    width = hl.specialize(values.size(2))
+    for tile_program, one, features in hl.tile([programs, heads, width], block_size=[1, 1, FULL]):
+        program = tile_program.begin
+        head = one.begin
+        if weight is not None:
+            gain = weight[head, features].to(torch.float32)[None, :]
+        if bias is not None:
+            shift = bias[head, features].to(torch.float32)[None, :]
+        along = hl.zeros([BLOCK, features], dtype=torch.float32)
+        level = hl.zeros([BLOCK, features], dtype=torch.float32)
+        blocks = (total + BLOCK - 1) // BLOCK
+        for turn in hl.grid((blocks - program + programs - 1) // programs):
+            index = (turn * programs + program) * BLOCK + hl.arange(BLOCK)
+            kept = index < total
+            if offsets is not None:
+                kept = index < offsets[offsets.size(0) - 1]
+            inside = kept[:, None]
+            normed = hl.load(values, [index, head, features], extra_mask=inside)
+            gate = hl.load(u, [index, head, features], extra_mask=inside).to(torch.float32)
+            scale = hl.load(rstd, [index, head], extra_mask=kept)[:, None]
+            centre = hl.load(mean, [index, head], extra_mask=kept)[:, None]
+            normed = (normed.to(torch.float32) - centre) * scale
+            if CONCAT:
+                to_u = hl.load(grad, [index, 0, head, features], extra_mask=inside)
+                to_u = to_u.to(torch.float32)
+                to_values = hl.load(grad, [index, 1, head, features], extra_mask=inside)
+                to_values = to_values.to(torch.float32)
+                block = hl.load(grad, [index, 2, head, features], extra_mask=inside)
+            else:
+                block = hl.load(grad, [index, 0, head, features], extra_mask=inside)
+            block = block.to(torch.float32)
+            if seed is not None:
+                first, second = _keys(seed, index)
+                columns = (features.index + head * width)[None, :]
+                number = _numbers(first[:, None], second[:, None], columns)
+                if CONCAT:
+                    to_u = _drop(to_u, number, threshold, factor)
+                    number = number * PART
+                    to_values = _drop(to_values, number, threshold, factor)
+                    number = number * PART
+                block = _drop(block, number, threshold, factor)
+            result = normed
+            if weight is not None:
+                result = result * gain
+            if bias is not None:
+                result = result + shift
+            gate_change = block * result
+            if CONCAT:
+                gate_change = gate_change + to_u
+            if SILU:
+                share = 1.0 / (1.0 + exp(-gate))
+                opened = gate * share
+                gate_change = gate_change * (share + opened * (1.0 - share))
+                block = block * opened
+            else:
+                block = block * gate
+            if weight_sums is not None:
+                along = along + block * normed
+            if bias_sums is not None:
+                level = level + block
+            if weight is not None:
+                block = block * gain
+            average = block.sum(1) / width
+            slope = (block * normed).sum(1) / width
+            block = (block - average[:, None] - normed * slope[:, None]) * scale
+            if CONCAT:
+                block = block + to_values
+            within = (index < total)[:, None]
+            hl.store(change, [index, head, features], block.to(change.dtype), extra_mask=within)
+            hl.store(
+                change_u,
+                [index, head, features],
+                gate_change.to(change_u.dtype),
+                extra_mask=within,
+            )
+        if weight_sums is not None:
+            weight_sums[program, head, features] = along.sum(0)
+        if bias_sums is not None:
+            bias_sums[program, head, features] = level.sum(0)
