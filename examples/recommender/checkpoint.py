@@ -36,7 +36,12 @@ def _replace(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Flush a folder's entries to the disk, so that a rename in it survives a crash."""
+    folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:

@@ -1,5 +1,6 @@
 import json
 import random
+import re
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 from examples import train_recommender
-from examples.recommender import checkpoint
+from examples.recommender import checkpoint, exits
 from examples.recommender.settings import Settings, parse
 from examples.recommender.train import learning_rate_factor
 
@@ -35,6 +36,10 @@ def numbers(folder: Path) -> list[dict[str, Any]]:
     return records
 
 
+def status(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "status.json").read_text()))
+
+
 def weights(folder: Path, name: str) -> dict[str, torch.Tensor]:
     state = checkpoint.load(folder / f"{name}.pt")
     moments = state["optimizer"]["state"]
@@ -51,7 +56,8 @@ def test_a_run_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str
     tests = train_recommender.main([*TINY, "--epochs", "2", "--out", str(out)])
     assert [test.model for test in tests] == ["popularity", "sasrec", "hstu"]
     assert {file.name for file in out.iterdir()} == {
-        *("settings.json", "epochs.jsonl", "results.json", "curves.png", "hstu.pt", "sasrec.pt")
+        *("settings.json", "epochs.jsonl", "results.json", "curves.png", "hstu.pt", "sasrec.pt"),
+        *("metrics.jsonl", "status.json"),
     }
     assert (out / "curves.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     printed = capsys.readouterr().out
@@ -150,10 +156,17 @@ def test_refuses_to_continue_with_other_data(tmp_path: Path) -> None:
         train_recommender.main(["--resume", str(out)])
 
 
-def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
+def test_a_loss_that_is_not_finite_stops_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = [*TINY, "--models", "sasrec", "--learning-rate", "1e38", "--out", str(tmp_path)]
-    with pytest.raises(FloatingPointError, match="the loss of sasrec is nan in epoch 1, by step"):
+    with pytest.raises(SystemExit) as end:
         train_recommender.main(run)
+    assert end.value.code == exits.NOT_FINITE
+    message = r"the loss of sasrec is (nan|inf) in epoch 1, step \d+: lower the learning rate"
+    assert re.search(message, capsys.readouterr().err)
+    assert re.search(message, status(tmp_path)["reason"])
+    assert status(tmp_path)["code"] == 65
     assert not (tmp_path / "sasrec.pt").exists()
 
 
