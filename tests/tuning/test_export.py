@@ -1,0 +1,166 @@
+"""The exported file: what it imports, what it refuses, and the command that writes it."""
+
+import argparse
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from jagged.eager import sum as eager_sum
+from jagged.tuning import export, operands
+from jagged.tuning.operands import Shape, parse_shape
+
+SHAPE = Shape(rows=4, length=6, width=8)
+RUN = """
+import sys
+import torch
+import exported
+
+assert not {"helion", "jagged"} & {name.split(".")[0] for name in sys.modules}
+tensors = torch.load("tensors.pt")
+values, offsets = tensors["values"], tensors["offsets"]
+torch.save(exported.forward(values, offsets), "result.pt")
+
+def refusal(*args):
+    try:
+        exported.forward(*args)
+    except ValueError as error:
+        return str(error)
+    raise AssertionError("not refused")
+
+print(refusal(values.repeat(1, 2), offsets))
+print(refusal(values.half(), offsets))
+print(refusal(values.to(torch.int32), offsets))
+print(refusal(values, offsets.int()))
+print(refusal(torch.empty(1).expand(2**28, 8), offsets))
+"""
+
+
+def imported(text: str) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names.add((node.module or "").split(".")[0])
+    return names - set(sys.stdlib_module_names)
+
+
+def command_line(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    export.register(parser.add_subparsers(required=True))
+    chosen = parser.parse_args(["export", *arguments])
+    return int(chosen.run(chosen))
+
+
+def test_runs_alone_and_refuses_what_it_was_not_made_for(tmp_path: Path) -> None:
+    text = export.export("sum", "forward", SHAPE, torch.float32)
+    assert imported(text) == {"torch", "triton"}
+    (tmp_path / "exported.py").write_text(text)
+    offsets = torch.tensor([0, 3, 3, 20, 21, 40])
+    values = torch.randn(43, 8)
+    values[40:] = torch.nan  # the capacity tail
+    torch.save({"values": values, "offsets": offsets}, tmp_path / "tensors.pt")
+    done = subprocess.run(
+        [sys.executable, "-c", RUN],
+        cwd=tmp_path,
+        env={"TRITON_INTERPRET": "1", "PYTHONPATH": str(tmp_path), "PATH": "", "HOME": "/tmp"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    expected = eager_sum.forward(values.double(), offsets)
+    result = torch.load(tmp_path / "result.pt").double()
+    torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)
+    wrong = done.stdout.splitlines()
+    assert wrong[0] == (
+        "this file was generated for 8 features of 4 bytes, got 16 features of 4 bytes: "
+        "export one for them"
+    )
+    assert "got 8 features of 2 bytes" in wrong[1]
+    assert "values is torch.int32 [any, 8], not torch.float32 [any, 8]" in wrong[2]
+    assert "offsets is torch.int32 [any], not torch.int64 [any]" in wrong[3]
+    assert "values is torch.float32 [any, 8] with 64-bit addresses, not torch.float32" in wrong[4]
+    assert "was not generated for this call" in wrong[4]
+
+
+def test_the_header_says_what_the_file_is_for() -> None:
+    text = export.export("softmax", "forward", SHAPE, torch.bfloat16, options={"max_length": 5})
+    header = ast.get_docstring(ast.parse(text)) or ""
+    assert "The forward of softmax as Triton kernels" in header
+    assert "torch.bfloat16 values and torch.int64 offsets, rows=4, length=6, width=8" in header
+    assert "max_length=5" in header
+    assert "block_sizes" in header
+
+
+def test_holds_each_launch_of_an_op_with_several_kernels() -> None:
+    text = export.export("layer_norm", "backward", SHAPE, torch.float32)
+    functions = [node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    kernels = [name for name in functions if name.startswith("_helion_")]
+    assert len(kernels) == len(set(kernels)) >= 2
+
+
+def test_the_command_writes_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "dense.py"
+    shape = "rows=4,length=6,width=16,columns=32"
+    options = ["--dtype", "float16", "--offsets", "int32", "--option", "bias=1"]
+    assert command_line("dense_bmm", "--shape", shape, *options, "--output", str(path)) == 0
+    assert f"{path}: forward of dense_bmm, " in capsys.readouterr().out
+    assert "torch.float16 values and torch.int32 offsets" in path.read_text()
+    assert imported(path.read_text()) == {"torch", "triton"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sum", "--shape", "rows=4"], "a shape needs rows and length"),
+        (["sum", "--shape", "rows=4,length=x"], "length must be a number, got 'x'"),
+        (["sum", "--shape", "rows=4,size=3"], "a shape has columns, heads, length"),
+        (["sum", "--shape", "rows=0,length=3"], "rows must be at least 1, got 0"),
+        (["summ", "--shape", "rows=1,length=3"], "invalid choice: 'summ'"),
+    ],
+)
+def test_refuses_on_the_command_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        command_line(*arguments)
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("bias=1", "options of sum are: none; got bias"),
+        ("bias", "--option takes NAME=NUMBER, got 'bias'"),
+    ],
+)
+def test_refuses_options(option: str, message: str) -> None:
+    with pytest.raises(SystemExit, match=message):
+        command_line("sum", "--shape", "rows=4,length=6", "--option", option)
+
+
+def test_a_shape_is_what_was_said() -> None:
+    assert parse_shape("rows=3, length=5,width=7,heads=2") == Shape(3, 5, width=7, heads=2)
+    assert (Shape(3, 5).most, Shape(3, 5, longest=4).most) == (10, 4)
+    assert (Shape(3, 5, width=7).others, Shape(3, 5, width=7, columns=9).others) == (7, 9)
+
+
+@pytest.mark.parametrize(
+    ("op", "direction", "message"),
+    [("none", "forward", "op must be one of dense_add"), ("sum", "up", "got 'up'")],
+)
+def test_operands_refuse_unknown_names(op: str, direction: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        operands.make(op, direction, SHAPE, torch.float32, torch.int64, "meta")
+
+
+def test_refuses_code_that_needs_helion() -> None:
+    with pytest.raises(ValueError, match=r"needs helion\.runtime\.get_num_sm when it runs"):
+        export._refuse_other_packages("import torch\nx = helion.runtime.get_num_sm(0)\n")
+    with pytest.raises(ValueError, match="needs numpy when it runs"):
+        export._refuse_other_packages("import numpy\n")
