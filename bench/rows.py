@@ -59,7 +59,7 @@ class Row:
 
     @property
     def ours(self) -> bool:
-        return self.provider in ("jagged", "jagged-eager")
+        return self.provider == "jagged" or self.provider.startswith("jagged-")
 
 
 _MACHINE = [f.name for f in dataclasses.fields(Machine)]

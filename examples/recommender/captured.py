@@ -67,7 +67,7 @@ class CapturedStep:
     def _aside(self) -> Tensor:
         """The step on a stream of its own, as a capture wants to find it."""
         present = torch.cuda.current_stream(self.batch.values.device)
-        stream = torch.cuda.Stream(self.batch.values.device)
+        stream = torch.cuda.Stream(self.batch.values.device)  # type: ignore[no-untyped-call]
         stream.wait_stream(present)
         with torch.cuda.stream(stream):
             loss = self.step(self.batch)
