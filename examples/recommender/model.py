@@ -33,6 +33,7 @@ class NextItemModel(nn.Module):
         self.num_items = seen.shape[0]
         self.add_tables()
         self.item_bias = nn.Parameter(torch.zeros(self.num_items)) if settings.item_bias else None
+        self.repeat_bias = nn.Parameter(torch.zeros(())) if settings.repeat_bias else None
         self.dropout = nn.Dropout(settings.input_dropout)
         self.encoder = encoder
         frequency = seen.clamp(min=1).double() / seen.clamp(min=1).sum()
@@ -53,10 +54,11 @@ class NextItemModel(nn.Module):
             nn.init.normal_(self.outputs.weight, std=0.02)
 
     def reset_parameters(self) -> None:
-        """Tables, and item biases 0; the encoder has initialised itself."""
+        """Tables, and biases 0; the encoder has initialised itself."""
         self.reset_tables()
-        if self.item_bias is not None:
-            nn.init.zeros_(self.item_bias)
+        for bias in (self.item_bias, self.repeat_bias):
+            if bias is not None:
+                nn.init.zeros_(bias)
 
     def forward(
         self, batch: JaggedTensor, negatives: Tensor | None = None, events: float | None = None
@@ -69,7 +71,9 @@ class NextItemModel(nn.Module):
                 for a part of a larger batch.
         """
         targets, shares = self.targets(batch)
-        return self.loss(self.states(batch), targets, shares, negatives, events)
+        return self.loss(
+            self.states(batch), targets, shares, negatives, events, past=self._past(batch)
+        )
 
     def targets(self, batch: JaggedTensor) -> tuple[Tensor, Tensor]:
         """[T, horizon] the items after each event, and their shares in its loss (`following`)."""
@@ -94,7 +98,11 @@ class NextItemModel(nn.Module):
 
     def scores(self, history: JaggedTensor) -> Tensor:
         """[B, num_items]: the scores after the last event of each row; no row may be empty."""
-        return self._scores_of_all(self.states(history)[history.offsets[1:] - 1])
+        last = history.offsets[1:] - 1
+        past = self._past(history)
+        return self._scores_of_all(
+            self.states(history)[last], None if past is None else (past[0][last], past[1][last])
+        )
 
     def loss(
         self,
@@ -103,6 +111,7 @@ class NextItemModel(nn.Module):
         shares: Tensor,
         negatives: Tensor | None = None,
         events: float | None = None,
+        past: tuple[Tensor, Tensor] | None = None,
     ) -> Tensor:
         """Cross-entropy against all items or against negatives that all events share.
 
@@ -111,6 +120,7 @@ class NextItemModel(nn.Module):
             targets: [T, horizon] items that follow.
             shares: [T, horizon] of each in its event's loss; all 0 for an event that has no part.
             negatives, events: as in `forward`.
+            past: of each event (`past_items`), where the model has a repeat bias.
         """
         if self.settings.loss != "full":
             if negatives is None:
@@ -119,7 +129,7 @@ class NextItemModel(nn.Module):
             return self.sampled_loss(states, targets, shares, negatives, *vectors, events=events)
         # In float32 whatever autocast says: scores are divided by a small temperature.
         with torch.autocast(states.device.type, enabled=False):
-            scores = self._scores_of_all(states)
+            scores = self._scores_of_all(states, past)
             normaliser = scores.logsumexp(1, keepdim=True)
             losses = normaliser - scores.gather(1, targets)
             if self.settings.label_smoothing > 0:
@@ -157,9 +167,21 @@ class NextItemModel(nn.Module):
             against = negative.masked_fill(own, -torch.inf).logsumexp(1, keepdim=True)
             return _mean(functional.softplus(against - positive), shares, events)
 
-    def _scores_of_all(self, states: Tensor) -> Tensor:
+    def _scores_of_all(self, states: Tensor, past: tuple[Tensor, Tensor] | None) -> Tensor:
         scores = states @ self.item_vectors().T / self.settings.temperature
-        return scores if self.item_bias is None else scores + self.item_bias
+        if self.item_bias is not None:
+            scores = scores + self.item_bias
+        if self.repeat_bias is not None and past is not None:
+            items, inside = past
+            bias = self.repeat_bias / self.settings.temperature
+            scores = scores.scatter_add(1, items, torch.where(inside, bias, 0.0).to(scores.dtype))
+        return scores
+
+    def _past(self, rows: JaggedTensor) -> tuple[Tensor, Tensor] | None:
+        if self.repeat_bias is None:
+            return None
+        longest = self.settings.max_length if rows.max_length is None else rows.max_length
+        return past_items(rows, longest)
 
     def _normalised(self, vectors: Tensor) -> Tensor:
         if self.settings.similarity == "dot":
@@ -202,6 +224,20 @@ def following(batch: JaggedTensor, horizon: int, decay: float) -> tuple[Tensor, 
     ahead = torch.where(inside, ahead, index)
     shares = inside * decay ** torch.arange(horizon, device=row.device)
     return batch.weights[ahead], shares / shares.sum(1, keepdim=True).clamp(min=1e-9)
+
+
+def past_items(rows: JaggedTensor, longest: int) -> tuple[Tensor, Tensor]:
+    """The items of each event's row up to and with its own.
+
+    Returns [T, longest] items and [T, longest] bool: which of these places hold one; elsewhere
+    stands the event's own item.
+    """
+    total = rows.values.shape[0]
+    index = torch.arange(total, device=rows.offsets.device)[:, None]
+    start = rows.offsets[rows.row_ids().clamp(max=len(rows) - 1)][:, None]
+    place = start + torch.arange(longest, device=start.device)
+    inside = place <= index
+    return rows.values[torch.where(inside, place, index)], inside
 
 
 def hstu_encoder(settings: Settings) -> HSTUStack:

@@ -30,6 +30,7 @@ class Settings:
     similarity: Literal["cosine", "dot"] = "cosine"
     temperature: float = 0.05
     item_bias: bool = False
+    repeat_bias: bool = False
     loss: Literal["uniform", "in-batch", "full"] = "uniform"
     negatives: int = 1024
     label_smoothing: float = 0.0
@@ -82,6 +83,8 @@ class Settings:
         ):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        if self.repeat_bias and self.loss != "full":
+            raise ValueError(f"repeat_bias is learned by the full loss alone, got {self.loss}")
         if self.tables == "sharded" and self.loss == "full":
             raise ValueError(
                 "tables sharded needs a sampled loss (uniform or in-batch), got full: a softmax "
@@ -118,6 +121,7 @@ HELP = {
     "similarity": "of state and item vector: cosine, or dot product",
     "temperature": "what similarities are divided by",
     "item_bias": "add a learned bias to the scores of each item",
+    "repeat_bias": "add a learned bias to the scores of items that the user has had (full loss)",
     "loss": "softmax over uniform or in-batch negatives, or over all items",
     "negatives": "negatives of a batch, for the sampled losses",
     "label_smoothing": "of the full loss",

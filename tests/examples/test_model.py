@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from examples.recommender.baselines import PaddedSASRec
 from examples.recommender.data import Rows
-from examples.recommender.model import NextItemModel, hstu_encoder
+from examples.recommender.model import NextItemModel, following, hstu_encoder, past_items
 from examples.recommender.settings import Settings
 from examples.recommender.train import parameter_groups
 from jagged import JaggedTensor
@@ -121,6 +121,91 @@ def test_the_loss_under_autocast_is_in_float32() -> None:
     torch.testing.assert_close(loss.detach(), exact.detach(), rtol=0.05, atol=0.0)
     loss.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_the_items_that_follow() -> None:
+    batch = rows()
+    items, shares = following(batch, 3, 0.5)
+    nexts = weights_of(batch).tolist()
+    for row in range(3):
+        start, end = batch.offsets[row : row + 2].tolist()
+        for event in range(start, end):
+            ahead = nexts[event : min(event + 3, end)]
+            weights = [0.5**place for place in range(len(ahead))]
+            expected = [weight / sum(weights) for weight in weights] + [0.0] * (3 - len(ahead))
+            torch.testing.assert_close(shares[event], torch.tensor(expected))
+            assert items[event, : len(ahead)].tolist() == ahead
+
+
+def test_the_items_of_the_past() -> None:
+    batch = rows()
+    items, inside = past_items(batch, 6)
+    for row in range(3):
+        start, end = batch.offsets[row : row + 2].tolist()
+        for event in range(start, end):
+            past = batch.values[start : event + 1].tolist()
+            assert items[event][inside[event]].tolist() == past
+            assert set(items[event][~inside[event]].tolist()) <= {int(batch.values[event])}
+
+
+def test_the_loss_of_several_next_items_by_a_loop() -> None:
+    model = model_of("sasrec", loss="full", temperature=0.1, horizon=3, label_smoothing=0.2)
+    batch = rows()
+    logits = model.states(batch) @ functional.normalize(model.items.weight, dim=1).T / 0.1
+    log_probabilities = logits.log_softmax(1)
+    items, shares = following(batch, 3, 0.5)
+    losses = []
+    for event in range(10):
+        for item, share in zip(items[event], shares[event], strict=True):
+            own, all_alike = -log_probabilities[event, item], -log_probabilities[event].mean()
+            losses.append(share * (0.8 * own + 0.2 * all_alike))
+    torch.testing.assert_close(model(batch), torch.stack(losses).sum() / 10)
+
+
+def test_dot_products_and_item_biases() -> None:
+    model = model_of("sasrec", similarity="dot", item_bias=True, temperature=2.0, loss="full")
+    assert model.item_bias is not None
+    nn.init.normal_(model.item_bias)
+    batch = rows()
+    logits = model.encode(batch, model.items(batch.values)) @ model.items.weight.T / 2
+    logits = logits + model.item_bias
+    torch.testing.assert_close(model.scores(batch), logits[[2, 3, 9]])
+    torch.testing.assert_close(model(batch), functional.cross_entropy(logits, weights_of(batch)))
+    sampled = model_of("sasrec", similarity="dot", item_bias=True, temperature=2.0)
+    sampled.load_state_dict(model.state_dict())
+    everything = torch.arange(9)  # all items as negatives: the full loss
+    torch.testing.assert_close(sampled(batch, everything), model(batch))
+
+
+def test_items_of_the_past_have_a_bias_of_their_own() -> None:
+    model = model_of("hstu", loss="full", repeat_bias=True).eval()
+    batch = rows()
+    before, loss_before = model.scores(batch), model(batch)
+    assert model.repeat_bias is not None
+    nn.init.constant_(model.repeat_bias, -0.05)  # over a temperature of 0.05
+    change = model.scores(batch) - before
+    expected = torch.zeros(3, 9)
+    expected[0, [1, 5, 2]] = -1
+    expected[1, 0] = -1
+    for item in (3, 8, 8, 4, 7, 6):  # once for each time
+        expected[2, item] -= 1
+    torch.testing.assert_close(change, expected)
+    assert not torch.isclose(model(batch), loss_before)
+    with pytest.raises(ValueError, match="repeat_bias is learned by the full loss alone, got unif"):
+        dataclasses.replace(SETTINGS, repeat_bias=True)
+
+
+def test_dropped_items_are_read_as_nothing() -> None:
+    model = model_of("sasrec", item_dropout=0.5)
+    read: list[Tensor] = []
+    model.encoder.register_forward_pre_hook(lambda _, given: read.append(given[0].values))
+    lengths = torch.full((40,), 5)
+    batch = JaggedTensor.from_lengths(torch.randint(9, (200,)), lengths, max_length=5)
+    model.states(batch)
+    model.eval().states(batch)
+    dropped = (read[0] == 0).all(1)
+    assert 60 < int(dropped.sum()) < 140
+    torch.testing.assert_close(read[0][~dropped], 2 * read[1][~dropped])
 
 
 def test_a_batch_without_targets() -> None:
