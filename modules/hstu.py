@@ -113,8 +113,7 @@ class HSTULayer(nn.Module):
             num_targets=num_targets,
             timestamps=timestamps,
         )
-        out = x.values + self.output(self.gate(attended, u, x.offsets))
-        return x.with_values(zero_tail(out, is_element(x)))
+        return self.residual(x, self.output(self.gate(attended, u, x.offsets)))
 
     def project(self, normed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """u [T, H V], q and k [T, H, D], v [T, H, V] of the normalised elements [T, E].
@@ -149,6 +148,10 @@ class HSTULayer(nn.Module):
             dropout=config.dropout if self.training else 0.0,
             offsets=offsets,
         )
+
+    def residual(self, x: JaggedTensor, out: Tensor) -> JaggedTensor:
+        """The sum of x and the output projection [T, E], 0 in the capacity tail."""
+        return x.with_values(zero_tail(x.values + out, is_element(x)))
 
     def extra_repr(self) -> str:
         config = self.config

@@ -1,0 +1,283 @@
+"""Where the time of an HSTU layer goes: attention, projections, the rest: `python -m bench.layer`.
+
+The layer is first held against the same layer in float64 on the CPU, at a small size. Then its
+parts are timed one by one, forward and backward, on the tensors that they get in the layer, and the
+layer as a whole, eager and compiled. `rest` is what is neither attention nor a matrix product;
+`torch` is the same norm, gate, dropout and concatenation of plain torch functions.
+"""
+
+import argparse
+import copy
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from bench.check import TOLERANCE, relative_error
+from bench.measure import quiet
+from bench.shapes import uniform
+from jagged import JaggedTensor
+from jagged.modules import HSTUConfig, HSTULayer
+from jagged.tuning.timing import Stopwatch
+
+DTYPES = {str(dtype)[6:]: dtype for dtype in (torch.float32, torch.bfloat16, torch.float16)}
+GROUPS = {
+    "attention": ("attention",),
+    "projections": ("projection", "output"),
+    "rest": ("norm", "gate", "residual"),
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of the layer: its function, and what that takes and differentiates."""
+
+    run: Callable[..., Any]
+    inputs: tuple[Tensor, ...]
+    parameters: tuple[Tensor, ...] = ()
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.layer", description=__doc__)
+    parser.add_argument("--rows", type=int, default=32, help="B")
+    parser.add_argument("--longest", type=int, default=2048, help="N: lengths are U[0, N]")
+    parser.add_argument("--embedding", type=int, default=512, help="E")
+    parser.add_argument("--heads", type=int, default=4, help="H")
+    parser.add_argument("--features", type=int, default=128, help="D = V of a head")
+    parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--dtype", choices=sorted(DTYPES), default="bfloat16")
+    parser.add_argument("--preset", choices=("production", "research"), default="production")
+    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    parser.add_argument("--cpu", action="store_true", help="on the CPU, where only smoke is seen")
+    options = parser.parse_args(arguments)
+    if not options.cpu and not torch.cuda.is_available():
+        parser.error("there is no CUDA device: give --cpu to run on the CPU")
+    return options
+
+
+def layer_of(options: argparse.Namespace, **changes: Any) -> HSTULayer:
+    """The layer in training, with weights that leave no part at 0."""
+    preset = HSTUConfig.production if options.preset == "production" else HSTUConfig.research
+    config = preset(
+        **{
+            "embedding_dim": options.embedding,
+            "num_heads": options.heads,
+            "attention_dim": options.features,
+            "hidden_dim": options.features,
+            "max_length": options.longest,
+            "dropout": options.dropout,
+            **changes,
+        }
+    )
+    torch.manual_seed(0)
+    return HSTULayer(config)
+
+
+def batch(
+    rows: int, longest: int, width: int, device: torch.device, dtype: torch.dtype
+) -> tuple[JaggedTensor, Tensor]:
+    """Elements [T, width] in rows of U[0, longest], and their timestamps."""
+    lengths = uniform()(rows, longest, torch.Generator().manual_seed(0))
+    offsets = torch.zeros(rows + 1, dtype=torch.int64)
+    offsets[1:] = lengths.cumsum(0)
+    generator = torch.Generator().manual_seed(1)
+    values = torch.randn(int(offsets[-1]), width, generator=generator)
+    times = torch.randint(0, 100_000, (values.shape[0],), generator=generator).cumsum(0)
+    x = JaggedTensor(values.to(device, dtype), offsets.to(device), longest)
+    return x, times.to(device)
+
+
+def check(options: argparse.Namespace, device: torch.device, dtype: torch.dtype) -> float:
+    """The largest relative error of a small layer against float64 on the CPU; raises `Wrong`.
+
+    Result and all gradients, without dropout. The parameters are those of `dtype`, exactly.
+    """
+    small = {"embedding_dim": 48, "attention_dim": 32, "hidden_dim": 16, "max_length": 70}
+    layer = layer_of(options, **small, dropout=0.0).to(dtype)
+    exact = copy.deepcopy(layer).double()
+    x, times = batch(6, 70, 48, torch.device("cpu"), dtype)
+    # The gradient is that of the product with other numbers, so no sum cancels.
+    factor = torch.randn(x.values.shape, generator=torch.Generator().manual_seed(2)).to(dtype)
+
+    def results(layer: HSTULayer, device: torch.device | str, dtype: torch.dtype) -> list[Tensor]:
+        values = x.values.to(device, dtype).requires_grad_()
+        moved = JaggedTensor(values, x.offsets.to(device), x.max_length)
+        out = layer(moved, timestamps=_times(layer, times.to(device))).values
+        leaves = [values, *layer.parameters()]
+        return [out, *torch.autograd.grad(out, leaves, factor.to(device, dtype))]
+
+    wanted = results(exact, "cpu", torch.float64)
+    found = results(layer.to(device), device, dtype)
+    names = ["result", *("gradient of " + n for n in ("x", *dict(layer.named_parameters())))]
+    return max(
+        relative_error(name, got.detach().cpu(), want.detach(), dtype)
+        for name, got, want in zip(names, found, wanted, strict=True)
+    )
+
+
+def _times(layer: HSTULayer, times: Tensor) -> Tensor | None:
+    return times if layer.config.time_buckets else None
+
+
+def parts(layer: HSTULayer, x: JaggedTensor, timestamps: Tensor | None) -> dict[str, Part]:
+    """The pieces, each with the tensors that the one before it gives."""
+    longest = x.max_length
+    assert longest is not None
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return layer.attention.attend(
+            q, k, v, x.offsets, max_length=longest, num_targets=None, timestamps=timestamps
+        )
+
+    def gate(attended: Tensor, u: Tensor) -> Tensor:
+        return layer.gate(attended, u, x.offsets)
+
+    with torch.no_grad():
+        normed = layer.norm.normalise(x.values, x.offsets)
+        u, q, k, v = layer.project(normed)
+        attended = attend(q, k, v)
+        gated = gate(attended, u)
+        out = layer.output(gated)
+    return {
+        "norm": Part(
+            lambda values: layer.norm.normalise(values, x.offsets),
+            (x.values,),
+            tuple(layer.norm.parameters()),
+        ),
+        "projection": Part(layer.project, (normed,), tuple(layer.projection.parameters())),
+        "attention": Part(attend, (q, k, v), tuple(layer.attention.parameters())),
+        "gate": Part(gate, (attended, u), tuple(layer.output_norm.parameters())),
+        "output": Part(layer.output, (gated,), tuple(layer.output.parameters())),
+        "residual": Part(
+            lambda values, out: layer.residual(x.with_values(values), out).values, (x.values, out)
+        ),
+    }
+
+
+def torch_parts(layer: HSTULayer, ours: dict[str, Part]) -> dict[str, Part]:
+    """Norm and gate of plain torch functions on the same tensors, for batches without a tail."""
+    config, norm = layer.config, layer.output_norm
+
+    def first(values: Tensor) -> Tensor:
+        size = [config.embedding_dim]
+        return functional.layer_norm(values, size, layer.norm.weight, layer.norm.bias, config.eps)
+
+    def gate(attended: Tensor, u: Tensor) -> Tensor:
+        opened = functional.silu(u) if config.activation == "u" else u
+        flat = attended.flatten(1)
+        if config.group_norm:
+            normed = functional.group_norm(flat, config.num_heads, None, None, config.eps)
+            if norm.weight is not None and norm.bias is not None:
+                by_head = normed.view_as(attended) * norm.weight[:, None] + norm.bias[:, None]
+                normed = by_head.flatten(1)
+        else:
+            size = [flat.shape[1]]
+            normed = functional.layer_norm(flat, size, norm.weight, norm.bias, config.eps)
+        gated = opened * normed
+        joined = torch.cat([opened, flat, gated], 1) if config.concat_u else gated
+        return functional.dropout(joined, config.dropout, training=layer.training)
+
+    return {
+        name: Part(run, ours[name].inputs, ours[name].parameters)
+        for name, run in (("norm", first), ("gate", gate))
+    }
+
+
+def calls(part: Part) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """Forward, and backward of a graph that is kept."""
+    leaves = tuple(x.detach().requires_grad_() for x in part.inputs)
+    out = part.run(*leaves)
+    outs = out if isinstance(out, tuple) else (out,)
+    grads = [torch.randn_like(x) for x in outs]
+    wanted = (*leaves, *part.parameters)
+    return lambda: part.run(*leaves), lambda: torch.autograd.grad(
+        outs, wanted, grads, retain_graph=True
+    )
+
+
+def measure(stopwatch: Stopwatch, pieces: dict[str, Part]) -> dict[str, tuple[float, float, float]]:
+    """Milliseconds forward and backward of each, and microseconds of the host for both."""
+    names = list(pieces)
+    pairs = [calls(piece) for piece in pieces.values()]
+    timings = stopwatch.compare([call for pair in pairs for call in pair])
+    found = {}
+    for name, forward, backward in zip(names, timings[::2], timings[1::2], strict=True):
+        if isinstance(forward, Exception):
+            raise forward
+        if isinstance(backward, Exception):
+            raise backward
+        found[name] = (forward.p50, backward.p50, forward.host_us + backward.host_us)
+    return found
+
+
+def line(name: str, times: tuple[float, float, float], whole: tuple[float, float, float]) -> str:
+    both = sum(times[:2])
+    share = 100 * both / sum(whole[:2])
+    return (
+        f"{name:<22} {times[0]:>8.3f} {times[1]:>9.3f} {both:>8.3f} {share:>6.1f} %"
+        f" {times[2]:>9.0f}"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse(arguments)
+    device = torch.device("cpu" if options.cpu else "cuda")
+    dtype = DTYPES[options.dtype]
+    error = check(options, device, dtype)
+    layer = layer_of(options).to(device, dtype)
+    x, times = batch(options.rows, options.longest, options.embedding, device, dtype)
+    stopwatch = Stopwatch(device, budget_ms=20.0 if options.cpu else 100.0)
+    stopwatch.warm(0.05 if options.cpu else 0.5)
+    timestamps = _times(layer, times)
+    ours = parts(layer, x, timestamps)
+
+    def whole(run: Callable[..., JaggedTensor]) -> Part:
+        def values(values: Tensor) -> Tensor:
+            return run(x.with_values(values), timestamps=timestamps).values
+
+        return Part(values, (x.values,), tuple(layer.parameters()))
+
+    with quiet():
+        alone = measure(stopwatch, {"whole layer": whole(layer)})["whole layer"]
+        found = measure(stopwatch, ours)
+        plain = measure(stopwatch, torch_parts(layer, ours))
+        compiled = {}
+        if not options.no_compile and not options.cpu:
+            compiled = measure(stopwatch, {"whole, compiled": whole(_compiled(layer))})
+            pieces = torch_parts(layer, ours)
+            pieces = {
+                name: Part(_compiled(p.run), p.inputs, p.parameters) for name, p in pieces.items()
+            }
+            compiled |= {f"{n}, torch compiled": t for n, t in measure(stopwatch, pieces).items()}
+    print(
+        f"{options.preset}, B {options.rows}, rows U[0, {options.longest}] ({x.values.shape[0]} "
+        f"elements), E {options.embedding}, H {options.heads}, D = V = {options.features}, "
+        f"dropout {options.dropout}, {options.dtype}"
+    )
+    print(f"largest relative error at a small size: {error:.1e}, allowed {TOLERANCE[dtype]:.0e}")
+    print(f"{'ms':<22} {'forward':>8} {'backward':>9} {'both':>8} {'of whole':>8} {'host us':>9}")
+    print(line("whole layer", alone, alone))
+    for group, names in GROUPS.items():
+        total = tuple(sum(found[name][i] for name in names) for i in range(3))
+        print(line(group, total, alone))  # type: ignore[arg-type]
+        if len(names) > 1:
+            for name in names:
+                print(line("  " + name, found[name], alone))
+    for name, timing in plain.items():
+        print(line(f"{name}, torch", timing, alone))
+    for name, timing in compiled.items():
+        print(line(name, timing, alone))
+    return 0
+
+
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    compiled: Callable[..., Any] = torch.compile(function, dynamic=False)
+    return compiled
+
+
+if __name__ == "__main__":
+    sys.exit(main())
