@@ -31,6 +31,9 @@ _PLAIN_TENSORS = frozenset((Tensor, torch.nn.Parameter))
 
 Implementation = Callable[..., Any]
 
+observers: list[Callable[[str, str, tuple[Any, ...]], None]] = []
+"""Called with op, direction and arguments before an implementation runs: see `jagged.tuning`."""
+
 
 def _implementation(package: str, module: str, direction: str) -> Implementation:
     """`jagged.<package>.<module>.<direction>`, imported now."""
@@ -88,6 +91,8 @@ class _Runner:
         found = self._found
         if found is None:
             found = self._found = _implementation(*self._where)
+        for observe in observers:
+            observe(*self._where[1:], args)
         if torch._C._is_any_autocast_enabled():
             # The op computes in the dtypes of its arguments; who wants others casts them before.
             with torch._C._DisableAutocast():

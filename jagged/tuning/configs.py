@@ -150,6 +150,11 @@ class ConfigTable:
             for point, config in tables.entries(path, self.name).items()
         }
 
+    @classmethod
+    def known(cls) -> list["ConfigTable"]:
+        """The tables of all kernel files that are imported."""
+        return list(cls._all)
+
     def _candidates(self, capability: Capability) -> Iterator[tuple[str, Path]]:
         user = user_folder()
         if user is not None:
@@ -179,7 +184,7 @@ def use_tables(folder: str | Path | None) -> None:
     if folder is not None and not Path(folder).is_dir():
         raise NotADirectoryError(f"folder must be a folder with tables, got {folder}")
     _chosen = None if folder is None else Path(folder)
-    for table in ConfigTable._all:
+    for table in ConfigTable.known():
         table._picked = {}
 
 

@@ -75,7 +75,7 @@ def decide(points: Sequence[tuple[Point, int]]) -> Decision:
 
 def follow(decision: Decision, point: Point) -> int:
     """The index that a decision gives."""
-    values = dict(zip(FEATURES, point, strict=True))
+    values: dict[str, int] = dict(zip(FEATURES, point, strict=True))
     while isinstance(decision, Split):
         decision = decision.below if values[decision.feature] < decision.limit else decision.above
     return decision

@@ -1,0 +1,108 @@
+"""Whether configs fit the kernels as they are now: `python -m jagged.tuning check`.
+
+A config's lists are positional: a loop or a load more in a kernel changes what they mean. Each
+config is held against what Helion derives from the kernel's source; nothing is compiled.
+"""
+
+import importlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from jagged.tuning import operands, tables
+from jagged.tuning.cases import HEADS, Case
+from jagged.tuning.configs import Config, ConfigTable
+from jagged.tuning.decision import Point
+from jagged.tuning.offline import H200, FakeDevice, misfit, pretend
+from jagged.tuning.plan import DIRECTIONS, Launch, Unit
+
+_DTYPES = {1: torch.int8, 2: torch.bfloat16, 4: torch.float32, 8: torch.int64}
+# Calls that ask every table, between them: few rows, many, and attention with a bias.
+_ROWS = (64, 1024)
+_OPTIONS: dict[str, tuple[dict[str, int], ...]] = {
+    "hstu_attention": ({}, {"position": 1, "time": 1}),
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A config that does not fit."""
+
+    path: Path
+    table: str
+    point: Point
+    reason: str
+    op: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: the config of {self.table} at {self.point} does not fit: {self.reason}. "
+            f"Tune it again: python -m jagged.tuning tune --op {self.op}"
+        )
+
+
+def problems(ops: Sequence[str] = operands.OPS, folder: Path | None = None) -> Iterator[Problem]:
+    """The configs of these ops that do not fit their kernels.
+
+    Args:
+        ops: of `operands.OPS`.
+        folder: whose tables; None for those shipped.
+    """
+    specs: dict[tuple[Any, ...], Any] = {}
+    for table, users in _tables(ops).items():
+        known = tables.files(table.folder if folder is None else folder, table.stem)
+        for path in known.values():
+            for point, plain in tables.entries(path, table.name).items():
+                config = table.config(plain)
+                launches = _launches(users, table, point, config)
+                reason = "" if launches else "no call launches a kernel with it"
+                for launch in launches:
+                    reason = reason or _misfit(launch, specs)
+                if reason:
+                    yield Problem(path, str(table), point, reason, users[0])
+
+
+def _tables(ops: Sequence[str]) -> dict[ConfigTable, list[str]]:
+    """The tables that ops use, and which do."""
+    users: dict[ConfigTable, list[str]] = {}
+    for op in ops:
+        for value in vars(importlib.import_module(f"jagged.kernels.{op}")).values():
+            if isinstance(value, ConfigTable) and op not in users.setdefault(value, []):
+                users[value].append(op)
+    return users
+
+
+def _misfit(launch: Launch, specs: dict[tuple[Any, ...], Any]) -> str:
+    """Why a config does not fit the kernel that it is launched with, or ""."""
+    # What a config may hold does not depend on sizes and types, nor on compile-time numbers; it
+    # does on the form where that is an argument, and on which arguments are None.
+    text = [arg for arg in launch.args if isinstance(arg, str)]
+    key = (launch.kernel, *text, *(arg is None for arg in launch.args))
+    if key not in specs:
+        with pretend(H200):
+            fake = FakeDevice().arguments(launch.kernel, launch.args)
+            specs[key] = launch.kernel.bind(launch.config, fake).config_spec
+    with pretend(H200):
+        reason = misfit(specs[key], launch.config)
+    return f"kernel {launch.kernel.function.__name__} {reason}" if reason else ""
+
+
+def _launches(
+    users: Sequence[str], table: ConfigTable, point: Point, config: Config
+) -> list[Launch]:
+    """What a call launches with a config, the first that does."""
+    itemsize, width, length = point
+    for op in users:
+        heads = HEADS if op == "hstu_attention" else 1
+        for rows in _ROWS:
+            shape = operands.Shape(rows, max(1, length), width, heads=heads)
+            for options in _OPTIONS.get(op, ({},)):
+                case = Case(op, shape, _DTYPES[itemsize], options)
+                for direction in DIRECTIONS:
+                    launches = Unit(table, point, case, direction, config).launches(config)
+                    if launches:
+                        return launches
+    return []
