@@ -8,11 +8,14 @@ Few features a program keep the rows in flight small enough for that. `rows`: a 
 of short rows, each thread all elements of its rows and features.
 """
 
+from typing import Any
+
 import helion.language as hl
 import torch
 from torch import Tensor
 
 from jagged.kernels._device import (
+    exact_exp,
     exp,
     exp_over,
     finite,
@@ -54,7 +57,7 @@ def forward(values: Tensor, offsets: Tensor, max_length: int | None) -> Tensor:
     limit = NO_LIMIT if max_length is None else max_length
     bits = tail_bits(matrix.shape[0])
     args = matrix, offsets, target, limit, 1 << bits, bits, narrow(matrix, target)
-    kernel(config, *args, *config.constants.values())
+    kernel(config, *args, values.element_size() == 4, *config.constants.values())
     return out
 
 
@@ -83,10 +86,12 @@ def _softmax_row(
     parts: int,
     bits: int,
     NARROW: hl.constexpr,
+    EXACT: hl.constexpr,
     DEEP: hl.constexpr,
     BLOCK: hl.constexpr,
 ) -> None:
-    """values, out [T, D], offsets [B + 1]; elements of a row at or past `limit` get 0."""
+    """values, out [T, D], offsets [B + 1]; elements of a row at or past `limit` get 0. EXACT is for
+    float32 results."""
     total = values.size(0)
     width = hl.specialize(values.size(1))
     step = DEEP * BLOCK
@@ -108,18 +113,24 @@ def _softmax_row(
             mass = mass * exp(top - higher) + exp(block - higher[:, None, :]).sum(1)
             top = higher
         highest = top.amax(0)
-        fall = log2((mass * exp(top - highest[None, :])).sum(0))
+        mass_of_all = (mass * exp(top - highest[None, :])).sum(0)
+        share = 1.0 / mass_of_all if EXACT else log2(mass_of_all)
         for j in hl.grid(whole):
             index = begin + (whole - 1 - j) * step + place
             again = hl.load(values, [index, features], eviction_policy="evict_first")
             below = again.to(torch.float32) - highest[None, None, :]
-            out[index, features] = exp_over(below, fall[None, None, :]).to(out.dtype)
-        weight = exp_over(ending - highest[None, None, :], fall[None, None, :])
+            out[index, features] = weigh(below, share[None, None, :], EXACT).to(out.dtype)
+        weight = weigh(ending - highest[None, None, :], share[None, None, :], EXACT)
         weight = torch.where(inside, weight, 0.0)
         within = (last < length)[:, :, None]
         hl.store(out, [begin + last, features], weight.to(out.dtype), extra_mask=within)
         for cut in hl.tile(begin + (whole + 1) * step, begin + length):
             out[cut, features] = 0.0
+
+
+def weigh(x: Any, share: Any, EXACT: bool) -> Any:
+    """Device: e to the x, over the mass; `share` is one over it if EXACT, else its logarithm."""
+    return exact_exp(x) * share if EXACT else exp_over(x, share)
 
 
 @launchable()
@@ -131,6 +142,7 @@ def _softmax_rows(
     parts: int,
     bits: int,
     NARROW: hl.constexpr,
+    EXACT: hl.constexpr,
     BLOCK: hl.constexpr,
 ) -> None:
     """As `_softmax_row`, for a tile of rows; rows of up to BLOCK elements are read once."""
@@ -147,7 +159,8 @@ def _softmax_rows(
             block = hl.load(values, [index, features], extra_mask=inside).to(torch.float32)
             block = torch.where(inside, block, float("-inf"))
             top = finite(block.amax(1))
-            weight = exp(block - top[:, None, :])
+            below = block - top[:, None, :]
+            weight = exact_exp(below) if EXACT else exp(below)
             inverse = 1.0 / weight.sum(1)
             weight = torch.where(inside, weight * inverse[:, None, :], 0.0)
             within = (place < length[:, None])[:, :, None]
@@ -171,7 +184,8 @@ def _softmax_rows(
                 chosen = (at_out < kept[:, None])[:, :, None]
                 index_write = begin[:, None] + at_out
                 again = hl.load(values, [index_write, features], extra_mask=chosen)
-                result = exp(again.to(torch.float32) - high[:, None, :]) * share[:, None, :]
+                rest = again.to(torch.float32) - high[:, None, :]
+                result = (exact_exp(rest) if EXACT else exp(rest)) * share[:, None, :]
                 result = torch.where(chosen, result, 0.0).to(out.dtype)
                 written = (at_out < length[:, None])[:, :, None]
                 hl.store(out, [index_write, features], result, extra_mask=written)

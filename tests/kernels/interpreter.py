@@ -16,12 +16,13 @@ from torch._inductor.runtime import triton_compat
 Builder = interpreter.InterpreterBuilder
 
 # Instruction -> what it computes. An instruction that is not here is an error, not a guess.
-INLINE_ASSEMBLY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+INLINE_ASSEMBLY: dict[str, Callable[..., np.ndarray]] = {
     "tanh.approx.f32": np.tanh,
     "ex2.approx.ftz.f32": np.exp2,
     "ex2.approx.f32": np.exp2,
     "lg2.approx.ftz.f32": np.log2,
     "rcp.approx.ftz.f32": np.reciprocal,
+    "fma.rn.f32": lambda x, y, z: (x.astype(np.float64) * y + z).astype(np.float32),
 }
 # What the interpreter's own NumPy code warns of: its scalars are arrays, and kernels work with NaN.
 WARNINGS = (
@@ -119,5 +120,5 @@ def _create_inline_asm(
     if instruction not in INLINE_ASSEMBLY:
         raise NotImplementedError(f"tests/kernels/interpreter.py has no body for {instruction!r}")
     with np.errstate(all="ignore"):
-        data = INLINE_ASSEMBLY[instruction](values[0].data)
+        data = INLINE_ASSEMBLY[instruction](*(value.data for value in values))
     return _AssemblyResult(interpreter.TensorHandle(data, tl.float32))
