@@ -11,6 +11,19 @@ hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, m
 hypothesis.settings.load_profile("fixed")
 
 
+# What torch says of itself on CUDA, and only there.
+CUDA_WARNINGS = (
+    "Attempting to run cuBLAS, but there was no current CUDA context",  # a backward pass's thread
+    "Synchronization debug mode is a prototype feature",
+    ".*Profiler clears events at the end of each cycle",
+)
+# With `-n N --dist loadgroup` the tests of an op run in one process, which compiles its kernels once.
+OPS = (
+    "token_layer_norm", "layer_norm", "norm_mul_dropout", "dense_add", "padded_add", "row_add",
+    "dense_bmm", "jagged_bmm", "to_padded", "from_padded", "softmax", "mean", "sum",
+)  # fmt: skip
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", default="cpu", help="device of the op tests: cpu or cuda")
 
@@ -21,8 +34,19 @@ def pytest_configure(config: pytest.Config) -> None:
         "filterwarnings", "ignore:.*should not be instantiated:DeprecationWarning"
     )
     if config.getoption("--device") != "cpu":
+        for message in CUDA_WARNINGS:
+            config.addinivalue_line("filterwarnings", f"ignore:{message}:UserWarning")
         # cuBLAS refuses deterministic mode, which the poison needs, without a fixed workspace.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--device") == "cpu" or not config.pluginmanager.hasplugin("xdist"):
+        return
+    for item in items:
+        file, _, rest = item.nodeid.partition("::")
+        named = next((op for op in OPS if op in rest or op in file), file)
+        item.add_marker(pytest.mark.xdist_group(named))
 
 
 @pytest.fixture(scope="session")

@@ -46,7 +46,7 @@ def key__to_elements(itemsize: int, width: int, length: int) -> int:
 def autotune__to_elements(itemsize: int, width: int, length: int) -> dict:
     """The config."""
     _C = [
-        {'block_sizes': [32, 128], 'num_warps': 2},
+        {'block_sizes': [16, 128], 'num_warps': 1},
         {'block_sizes': [128, 32], 'num_warps': 2},
         {'block_sizes': [1024, 1], 'num_warps': 4},
         {'block_sizes': [16, 128], 'num_warps': 2},

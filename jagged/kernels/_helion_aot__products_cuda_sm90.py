@@ -9,19 +9,20 @@ POINTS__times_matrices = {
     (2, 128, 4): 1,
     (2, 256, 256): 2,
     (4, 128, 256): 3,
+    (2, 256, 4): 2,
+    (2, 256, 64): 2,
+    (2, 128, 256): 0,
+    (2, 128, 4096): 0,
+    (2, 256, 4096): 2,
 }
 
 
 def key__times_matrices(itemsize: int, width: int, length: int) -> int:
     """Index of the config."""
     if itemsize < 4:
-        if length < 16:
-            return 1
         if width < 256:
-            if length < 256:
-                return 0
-            return 2
-        if length < 128:
+            if length < 16:
+                return 1
             return 0
         return 2
     return 3

@@ -203,10 +203,20 @@ def _times_matrices(
             else:
                 for tile in hl.tile(first, cut):
                     product = hl.zeros([tile, columns], dtype=torch.float32)
-                    for block in hl.tile(inner):
-                        product = hl.dot(
-                            values[tile, block], dense[row.begin, block, columns], acc=product
-                        )
+                    if values.dtype == torch.float32:
+                        # In pieces, whose sums are as exact as those of torch.
+                        for piece in hl.tile(inner, block_size=128):
+                            part = hl.zeros([tile, columns], dtype=torch.float32)
+                            for block in hl.tile(piece.begin, piece.end):
+                                part = hl.dot(
+                                    values[tile, block], dense[row.begin, block, columns], acc=part
+                                )
+                            product = product + part
+                    else:
+                        for some in hl.tile(inner):
+                            product = hl.dot(
+                                values[tile, some], dense[row.begin, some, columns], acc=product
+                            )
                     if bias is not None:
                         product = product + bias[row.begin, columns].to(torch.float32)[None, :]
                     out[tile, columns] = product.to(out.dtype)

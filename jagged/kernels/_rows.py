@@ -11,7 +11,14 @@ import torch
 from torch import Tensor
 
 from jagged.kernels._device import cut, narrow, whole_blocks
-from jagged.kernels._elements import bisection, merged
+from jagged.kernels._elements import (
+    bisection,
+    bit_length,
+    descent,
+    levels_of,
+    merged,
+    row_within,
+)
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
 from jagged.tuning.space import Space, powers, up_to_width
@@ -62,7 +69,7 @@ def reduce_rows(values: Tensor, offsets: Tensor, table: ConfigTable, mean: bool)
         small = narrow(matrix)
         _reduce_row(config, matrix, offsets, target, mean, small, *config.constants.values())
     else:
-        _reduce_rows(config, matrix, offsets, target, mean)
+        _reduce_rows(config, matrix, offsets, target, mean, values.element_size() == 4)
     return out
 
 
@@ -78,7 +85,7 @@ def spread_rows(
         return out.zero_()
     matrix, target = merged(grad, 1), merged(out, 1)
     config = table.pick(target, target.shape[1], rows)
-    _spread_rows(config, matrix, offsets, target, mean, rows.bit_length())
+    _spread_rows(config, matrix, offsets, target, mean, levels_of(rows))
     return out
 
 
@@ -115,17 +122,31 @@ def _reduce_row(
 
 
 @launchable()
-def _reduce_rows(values: Tensor, offsets: Tensor, out: Tensor, MEAN: hl.constexpr) -> None:
-    """values [T, D], offsets [B + 1], out [B, D]."""
+def _reduce_rows(
+    values: Tensor, offsets: Tensor, out: Tensor, MEAN: hl.constexpr, EXACT: hl.constexpr
+) -> None:
+    """values [T, D], offsets [B + 1], out [B, D].
+
+    EXACT, for float32, keeps what each addition rounds off (Kahan): a long row among short ones has
+    many additions one after another.
+    """
     rows = offsets.size(0) - 1
     width = hl.specialize(values.size(1))
     for tile_row, features in hl.tile([rows, width]):
         begin = offsets[tile_row]
         length = offsets[tile_row.index + 1] - begin
         sums = hl.zeros([tile_row, features], dtype=torch.float32)
+        excess = hl.zeros([tile_row, features], dtype=torch.float32)
         for tile in hl.jagged_tile(length):
             block = values[begin[:, None] + tile.index[None, :], features]
-            sums = sums + block.to(torch.float32).sum(1)
+            more = block.to(torch.float32).sum(1)
+            if EXACT:
+                more = more - excess
+                larger = sums + more
+                excess = (larger - sums) - more
+                sums = larger
+            else:
+                sums = sums + more
         if MEAN:
             sums = sums / torch.where(length > 0, length, 1).to(torch.float32)[:, None]
         out[tile_row, features] = sums.to(out.dtype)
@@ -170,24 +191,31 @@ def _reduce_pieces(
 
 @launchable()
 def _spread_rows(
-    grad: Tensor, offsets: Tensor, out: Tensor, MEAN: hl.constexpr, steps: int
+    grad: Tensor, offsets: Tensor, out: Tensor, MEAN: hl.constexpr, levels: int
 ) -> None:
-    """grad [B, D], offsets [B + 1], out [T, D]; steps: bits of B. A program owns a tile of elements
-    and finds their rows by bisection, so the work is even whatever the lengths, and the capacity
-    tail is one more row, of zeros."""
+    """grad [B, D], offsets [B + 1], out [T, D].
+
+    A program owns a block of elements and looks for their rows, see `_elements`, so the work is even
+    whatever the lengths, and the capacity tail is one more row, of zeros.
+    """
     rows = offsets.size(0) - 1
     width = hl.specialize(grad.size(1))
-    for tile, features in hl.tile([out.size(0), width]):
-        row = tile.index * 0
-        bound = row + rows
-        for _ in hl.grid(steps):
-            row, bound = bisection(offsets, tile.index, row, bound)
+    for elements, features in hl.tile([out.size(0), width]):
+        low = hl.zeros([], dtype=torch.int64)
+        reach = low + rows + 1
+        for _ in hl.grid(levels):
+            low, reach = descent(offsets, rows, elements.begin, low, reach)
+        high = row_within(offsets, rows, elements.end - 1, low)
+        row = elements.index * 0 + low
+        bound = elements.index * 0 + high
+        for _ in hl.grid(bit_length(high - low)):
+            row, bound = bisection(offsets, elements.index, row, bound)
         inside = row < rows
         block = hl.load(grad, [row, features], extra_mask=inside[:, None])
         if MEAN:
             start = hl.load(offsets, [row], extra_mask=inside)
             end = hl.load(offsets, [row + 1], extra_mask=inside)
             length = torch.where(inside, end - start, 1).to(torch.float32)
-            out[tile, features] = (block.to(torch.float32) / length[:, None]).to(out.dtype)
+            out[elements, features] = (block.to(torch.float32) / length[:, None]).to(out.dtype)
         else:
-            out[tile, features] = block
+            out[elements, features] = block

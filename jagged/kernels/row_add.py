@@ -9,6 +9,7 @@ from torch import Tensor
 
 from jagged.kernels import sum as row_sum
 from jagged.kernels._copies import ELEMENTS, SPACE, filled_only
+from jagged.kernels._device import narrow, span, tail_bits, whole_blocks
 from jagged.kernels._elements import (
     bisection,
     bit_length,
@@ -43,6 +44,21 @@ def forward(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
 def backward(
     grad: Tensor, offsets: Tensor, need_values: bool, need_dense: bool
 ) -> tuple[Tensor, Tensor]:
+    rows = offsets.shape[0] - 1
+    if need_values and need_dense and grad.numel() > 0 and rows > 0:
+        matrix = merged(grad, 1)
+        total, width = matrix.shape
+        config = SUM.pick(grad, width, rows)
+        # Few long rows are summed in pieces, short ones several a program: `_rows` does both.
+        if config.form == "row" and total // rows < row_sum.SPLIT_LENGTH:
+            filled = torch.empty(grad.shape, dtype=grad.dtype, device=grad.device)
+            sums = torch.empty((rows, *grad.shape[1:]), dtype=grad.dtype, device=grad.device)
+            target, bits = merged(filled, 1), tail_bits(total)
+            _both_gradients(
+                config, matrix, offsets, target, merged(sums, 1), 1 << bits, bits,
+                narrow(matrix, target), *config.constants.values(),
+            )  # fmt: skip
+            return filled, sums
     return (
         filled_only(grad, offsets) if need_values else grad.new_empty(0),
         row_sum.forward(grad, offsets) if need_dense else grad.new_empty(0),
@@ -71,3 +87,45 @@ def _add_row(values: Tensor, offsets: Tensor, dense: Tensor, out: Tensor, levels
         out[elements, features] = (element.to(torch.float32) + added.to(torch.float32)).to(
             out.dtype
         )
+
+
+@launchable()
+def _both_gradients(
+    grad: Tensor,
+    offsets: Tensor,
+    filled: Tensor,
+    sums: Tensor,
+    parts: int,
+    bits: int,
+    NARROW: hl.constexpr,
+    DEEP: hl.constexpr,
+    BLOCK: hl.constexpr,
+) -> None:
+    """grad, filled [T, F], sums [B, F]: the gradient with 0 in the capacity tail, and its sums.
+
+    A program owns a row, or a part of the tail, and a block of features; it reads them once.
+    """
+    total = grad.size(0)
+    width = hl.specialize(grad.size(1))
+    rows = offsets.size(0) - 1
+    step = DEEP * BLOCK
+    for tile_row, features in hl.tile([rows + parts, width], block_size=[1, None]):
+        begin, length, is_row = span(offsets, tile_row.begin, bits, total, NARROW)
+        kept = torch.where(is_row, length, 0)
+        whole = whole_blocks(kept, step)
+        place = hl.arange(BLOCK)[:, None] + hl.arange(DEEP)[None, :] * BLOCK
+        last = whole * step + place
+        inside = (last < kept)[:, :, None]
+        ending = hl.load(grad, [begin + last, features], extra_mask=inside)
+        added = ending.to(torch.float32).sum(1)
+        for i in hl.grid(whole):
+            index = begin + i * step + place
+            block = grad[index, features]
+            filled[index, features] = block
+            added = added + block.to(torch.float32).sum(1)
+        within = (last < length)[:, :, None]
+        hl.store(filled, [begin + last, features], ending, extra_mask=within)
+        if tile_row.begin < rows:
+            sums[tile_row.begin, features] = added.sum(0).to(sums.dtype)
+        for cut in hl.tile(begin + (whole + 1) * step, begin + length, block_size=32):
+            filled[cut, features] = 0.0

@@ -2,9 +2,9 @@
 
 from torch import Tensor
 
-from jagged.kernels._rows import BACKWARD, FORWARD, reduce_rows, spread_rows
+from jagged.kernels._rows import BACKWARD, FORWARD, SPLIT_LENGTH, reduce_rows, spread_rows
 
-__all__ = ["BACKWARD", "FORWARD", "backward", "forward"]
+__all__ = ["BACKWARD", "FORWARD", "SPLIT_LENGTH", "backward", "forward"]
 
 
 def forward(values: Tensor, offsets: Tensor) -> Tensor:

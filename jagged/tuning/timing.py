@@ -148,8 +148,8 @@ class Stopwatch:
             host = host_cost([call] * 3, self.device)
             flushes = 0
             if self._cuda:
-                # Half as much again as the host takes, for its hiccups.
-                flushes = math.ceil(1.5 * host * 1e-3 / self._flush_ms)
+                # Twice what the host takes, and one more, for its hiccups.
+                flushes = 1 + math.ceil(2.0 * host * 1e-3 / self._flush_ms)
                 flushes = min(max(flushes, 1), _MOST_FLUSHES)
             estimate = min(self._once(call, flushes) for _ in range(2))
         except Exception as error:
