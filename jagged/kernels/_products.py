@@ -90,6 +90,9 @@ def times_matrices(
     if total == 0 or width == 0 or rows == 0:
         return values.new_zeros(total, width)
     values, dense = at_least_narrowest(values), at_least_narrowest(dense, 2)
+    if dense.element_size() == 4:
+        # Products without tensor cores read a matrix across its lines at half the speed.
+        dense = dense.contiguous()
     if bias is not None:
         bias = at_least_narrowest(bias)
     out = torch.empty((total, dense.shape[2]), dtype=values.dtype, device=values.device)

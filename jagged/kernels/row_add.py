@@ -73,9 +73,9 @@ def _add_row(values: Tensor, offsets: Tensor, dense: Tensor, out: Tensor, levels
     width = hl.specialize(out.size(1))
     for elements, features in hl.tile([total, width]):
         low = hl.zeros([], dtype=torch.int64)
-        span = low + rows + 1
+        reach = low + rows + 1
         for _ in hl.grid(levels):
-            low, span = descent(offsets, rows, elements.begin, low, span)
+            low, reach = descent(offsets, rows, elements.begin, low, reach)
         high = row_within(offsets, rows, elements.end - 1, low)
         row = elements.index * 0 + low
         bound = elements.index * 0 + high
