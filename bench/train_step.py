@@ -145,11 +145,15 @@ class Training:
 
 def exact(model: NextItemModel, problem: Problem) -> list[Tensor]:
     """Loss and gradients of the padded model in float32, without autocast and compiler."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
     padded = copy.deepcopy(model)
     assert isinstance(padded.encoder, HSTUStack)
     padded.encoder = PaddedHSTU(padded.encoder)
     loss = padded(problem.batch, problem.negatives)
-    return [loss.detach(), *torch.autograd.grad(loss, list(padded.parameters()))]
+    gradients = torch.autograd.grad(loss, list(padded.parameters()))
+    torch.set_float32_matmul_precision(before)
+    return [loss.detach(), *gradients]
 
 
 def check(training: Training, problem: Problem, wanted: Sequence[Tensor]) -> float:
@@ -285,6 +289,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     machine = results.machine(device, options.commit, date)
     stopwatch = Stopwatch(device, budget_ms=options.budget_ms)
     stopwatch.warm()
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")  # TF32 for the scores, which are in float32
     rows = list(measure(machine, stopwatch, sizes, providers))
     print(table(rows, sizes))
     if options.out is not None:

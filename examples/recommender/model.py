@@ -154,8 +154,9 @@ class NextItemModel(nn.Module):
         `item_vectors` gives.
         """
         with torch.autocast(states.device.type, enabled=False):
-            positive = (target_vectors * states[:, None]).sum(2) / self.settings.temperature
-            negative = states @ negative_vectors.T / self.settings.temperature
+            states = states / self.settings.temperature
+            positive = (target_vectors * states[:, None]).sum(2)
+            negative = states @ negative_vectors.T
             if self.item_bias is not None:
                 positive = positive + self.item_bias[targets]
                 negative = negative + self.item_bias[negatives]
@@ -168,7 +169,7 @@ class NextItemModel(nn.Module):
             return _mean(functional.softplus(against - positive), shares, events)
 
     def _scores_of_all(self, states: Tensor, past: tuple[Tensor, Tensor] | None) -> Tensor:
-        scores = states @ self.item_vectors().T / self.settings.temperature
+        scores = states / self.settings.temperature @ self.item_vectors().T
         if self.item_bias is not None:
             scores = scores + self.item_bias
         if self.repeat_bias is not None and past is not None:
