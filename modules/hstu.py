@@ -90,6 +90,7 @@ class HSTULayer(nn.Module):
         x: JaggedTensor,
         num_targets: Tensor | None = None,
         timestamps: Tensor | None = None,
+        clear_tail: bool = True,
     ) -> JaggedTensor:
         """Run the layer.
 
@@ -98,6 +99,9 @@ class HSTULayer(nn.Module):
             num_targets: [B] integers: the last elements of each row, which see the history and
                 themselves and nobody else sees. None for no targets.
             timestamps: [T] int64, where the config has `time_buckets`.
+            clear_tail: leave 0 in the capacity tail. A stack has this done by its last layer alone:
+                no layer reads the tail of x but for adding to it, and where the last one's is
+                cleared, the gradients there are 0 in all of them.
         """
         config, total = self.config, x.values.shape[0]
         checks.shape("x.values", x.values, (total, config.embedding_dim), "[T, embedding_dim]")
@@ -113,7 +117,7 @@ class HSTULayer(nn.Module):
             num_targets=num_targets,
             timestamps=timestamps,
         )
-        return self.residual(x, self.output(self.gate(attended, u, x.offsets)))
+        return self.residual(x, self.output(self.gate(attended, u, x.offsets)), clear_tail)
 
     def project(self, normed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """u [T, H V], q and k [T, H, D], v [T, H, V] of the normalised elements [T, E].
@@ -149,9 +153,10 @@ class HSTULayer(nn.Module):
             offsets=offsets,
         )
 
-    def residual(self, x: JaggedTensor, out: Tensor) -> JaggedTensor:
-        """The sum of x and the output projection [T, E], 0 in the capacity tail."""
-        return x.with_values(zero_tail(x.values + out, is_element(x)))
+    def residual(self, x: JaggedTensor, out: Tensor, clear_tail: bool = True) -> JaggedTensor:
+        """The sum of x and the output projection [T, E]; 0 in the capacity tail, if told so."""
+        out = x.values + out
+        return x.with_values(zero_tail(out, is_element(x)) if clear_tail else out)
 
     def extra_repr(self) -> str:
         config = self.config
@@ -205,6 +210,6 @@ class HSTUStack(nn.Module):
         timestamps: Tensor | None = None,
     ) -> JaggedTensor:
         """Run all layers; the arguments are those of `HSTULayer.forward`."""
-        for layer in self.layers:
-            x = layer(x, num_targets, timestamps)
+        for index, layer in enumerate(self.layers, 1):
+            x = layer(x, num_targets, timestamps, clear_tail=index == len(self.layers))
         return x

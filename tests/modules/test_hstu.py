@@ -8,7 +8,7 @@ import torch
 
 import jagged
 from jagged import JaggedTensor, modules
-from jagged.modules import HSTUConfig, HSTULayer, HSTUStack
+from jagged.modules import HSTUConfig, HSTULayer, HSTUStack, hstu
 from jagged.testing import random_jagged
 from tests.modules.catalogue import randomised
 from tests.modules.dense_hstu import dense_hstu
@@ -88,6 +88,25 @@ def test_a_stack_is_its_layers_with_their_windows() -> None:
     torch.testing.assert_close(
         stack(x, torch.tensor(TARGETS)).values, torch.cat(rows), rtol=1e-9, atol=1e-9
     )
+
+
+def test_a_stack_clears_the_tail_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass over memory that its other layers save; what is in between stays finite elsewhere."""
+    cleared = []
+
+    def spy(values: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:
+        cleared.append(values)
+        return torch.where(valid[:, None], values, 0)
+
+    monkeypatch.setattr(hstu, "zero_tail", spy)
+    config = research(**SHAPE, num_layers=3)
+    stack = randomised(HSTUStack(config).double())
+    x, times = batch(config, tail=2)
+    out = stack(x, None, times)
+    assert len(cleared) == 1
+    assert cleared[0][:-2].isfinite().all()
+    assert cleared[0][-2:].isnan().all()
+    assert (out.values[-2:] == 0).all()
 
 
 def test_attention_by_hand() -> None:
