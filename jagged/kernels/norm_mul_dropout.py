@@ -14,14 +14,19 @@ import helion.language as hl
 import torch
 from torch import Tensor
 
-from jagged.kernels import norm_mul_dropout_configs
 from jagged.kernels._column_sums import column_sums
 from jagged.kernels._device import exp, full_block
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
+from jagged.tuning.space import Space, powers
 
-FORWARD = ConfigTable(norm_mul_dropout_configs.FORWARD)
-BACKWARD = ConfigTable(norm_mul_dropout_configs.BACKWARD)
+# Block sizes: elements. The width of a table's entry is that of one norm: D, or V of a head.
+FORWARD = ConfigTable(__file__, "_gate", [Space(blocks=[powers(1, 64)], warps=(1, 2, 4, 8, 16))])
+BACKWARD = ConfigTable(
+    __file__,
+    "_gate_backward",
+    [Space(warps=(1, 2, 4, 8, 16), BLOCK=powers(1, 64), PROGRAMS=(528, 1056, 2112))],
+)
 
 # The hash, in int32: the multipliers are 0x7FEB352D, 0x846CA68B, 0x9E3779B9 and 0x2C9277B5.
 FIRST, SECOND, COLUMN, PART = 2146121005, -2073254261, -1640531527, 747796405
