@@ -105,7 +105,7 @@ class DistributedTrainer(Trainer):
 
     def _weights(self) -> State:
         """Tensors of the model, in place; whole or sharded."""
-        return {f"model/{key}": value for key, value in self.parallel.state_dict().items()}
+        return {f"model/{key}": value for key, value in self.model.state_dict().items()}
 
     def _table_moments(self) -> State:
         """The state of the tables' optimizer, in place."""

@@ -71,7 +71,7 @@ class ShardedNextItemModel(NextItemModel):
             raise ValueError("negatives must be given, the same on every process, got none")
         targets, shares = self.targets(batch)
         looked_up = self.look_up([batch.values, targets.reshape(-1), negatives])
-        of_targets = self._normalised(looked_up[1]).reshape(*targets.shape, -1)
+        of_targets = self._normalised(looked_up[1]).reshape(*targets.shape, self.settings.width)
         return self.sampled_loss(
             self.encode(batch, looked_up[0]),
             targets,
