@@ -130,10 +130,10 @@ class NextItemModel(nn.Module):
         # In float32 whatever autocast says: scores are divided by a small temperature.
         with torch.autocast(states.device.type, enabled=False):
             scores = self._scores_of_all(states, past)
-            normaliser = scores.logsumexp(1, keepdim=True)
-            losses = normaliser - scores.gather(1, targets)
+            log_probabilities = scores.log_softmax(1)
+            losses = -log_probabilities.gather(1, targets)
             if self.settings.label_smoothing > 0:
-                anything = normaliser - scores.mean(1, keepdim=True)
+                anything = -log_probabilities.mean(1, keepdim=True)
                 losses = torch.lerp(losses, anything, self.settings.label_smoothing)
             return _mean(losses, shares, events)
 
