@@ -44,28 +44,31 @@ def forward(
     seed: Tensor | None,
     offsets: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    total, heads, width = _by_head(values).shape
-    parts = 3 if concat else 1
-    shape = total, parts * heads * width
+    heads = 0
+    if values.ndim == 3:
+        heads, values, u = values.shape[1], values.flatten(1), u.flatten(1)
+    total, columns = values.shape
+    shape = total, (3 if concat else 1) * columns
     out = torch.empty(shape, dtype=values.dtype, device=values.device)
+    mean = _float32((total, heads or 1), values)
+    rstd = _float32((total, heads or 1), values)
     if out.numel() == 0:
-        nothing = torch.zeros((total, heads), dtype=torch.float32, device=values.device)
-        return out, nothing, nothing.clone()
-    mean = _float32((total, heads), values)
-    rstd = _float32((total, heads), values)
+        return out, mean.zero_(), rstd.zero_()
+    width = columns // (heads or 1)
     _gate(
         FORWARD.pick(values, width, total),
-        _by_head(values),
-        _by_head(u),
-        _per_feature(weight, values),
-        _per_feature(bias, values),
+        values,
+        u,
+        weight,
+        bias,
         seed,
         offsets,
-        out.view(total, parts, heads, width),
+        out,
         mean,
         rstd,
         eps,
         *_dropout(dropout),
+        heads,
         silu,
         concat,
         full_block(width),
@@ -88,8 +91,6 @@ def backward(
     seed: Tensor | None,
     offsets: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    total, heads, width = _by_head(values).shape
-    parts = 3 if concat else 1
     change = torch.empty(values.shape, dtype=values.dtype, device=values.device)
     change_u = torch.empty(u.shape, dtype=u.dtype, device=u.device)
     kind = values.dtype if weight is None else weight.dtype
@@ -101,62 +102,46 @@ def backward(
             nothing if weight is None else torch.zeros_like(weight),
             torch.zeros_like(bias) if bias is not None and has_bias else nothing,
         )
+    heads, to_values, to_u = 0, change, change_u
+    if values.ndim == 3:
+        heads = values.shape[1]
+        values, u, to_values, to_u = (x.flatten(1) for x in (values, u, change, change_u))
+    total, columns = values.shape
+    width = columns // (heads or 1)
     config = BACKWARD.pick(values, width, total)
     block = config.constants["BLOCK"]
     programs = min(config.constants["PROGRAMS"], -(-total // block))
-    weight_sums = None if weight is None else _float32((programs, heads, width), values)
-    bias_sums = _float32((programs, heads, width), values) if has_bias else None
+    weight_sums = None if weight is None else _float32((programs, columns), values)
+    bias_sums = _float32((programs, columns), values) if has_bias else None
     _gate_backward(
         config,
-        grad.view(total, parts, heads, width),
-        _by_head(values),
-        _by_head(u),
+        grad,
+        values,
+        u,
         mean,
         rstd,
-        _per_feature(weight, values),
-        _per_feature(bias, values),
+        weight,
+        bias,
         seed,
         offsets,
-        _by_head(change),
-        _by_head(change_u),
+        to_values,
+        to_u,
         weight_sums,
         bias_sums,
         *_dropout(dropout),
         programs,
+        heads,
         silu,
         concat,
         full_block(width),
         block,
     )
-    by_head = values.ndim == 3
-    weight_grad, bias_grad = column_sums(
-        None if weight_sums is None else weight_sums.flatten(1),
-        None if bias_sums is None else bias_sums.flatten(1),
-        nothing.float() if by_head else nothing,
-    )
-    if by_head:
-        weight_grad = _head_sums(weight_grad, width, kind)
-        bias_grad = _head_sums(bias_grad, width, kind)
+    if heads == 0:
+        return change, change_u, *column_sums(weight_sums, bias_sums, nothing)
+    wide = column_sums(weight_sums, bias_sums, nothing.float())
+    # A parameter of a head is one number: [H V] or [0] to [H] or [0].
+    weight_grad, bias_grad = (sums.view(-1, width).sum(1).to(kind) for sums in wide)
     return change, change_u, weight_grad, bias_grad
-
-
-def _head_sums(sums: Tensor, width: int, dtype: torch.dtype) -> Tensor:
-    """[H V] or [0] to the sums over V."""
-    return sums.view(-1, width).sum(1).to(dtype)
-
-
-def _by_head(values: Tensor) -> Tensor:
-    """[T, D] as one head."""
-    return values if values.ndim == 3 else values.unsqueeze(1)
-
-
-def _per_feature(parameter: Tensor | None, values: Tensor) -> Tensor | None:
-    """[D] as [1, D], and one number a head [H] as [H, V]."""
-    if parameter is None:
-        return None
-    if values.ndim == 3:
-        return parameter.unsqueeze(1).expand(values.shape[1:])
-    return parameter.unsqueeze(0)
 
 
 def _float32(shape: tuple[int, ...], like: Tensor) -> Tensor:
@@ -209,28 +194,29 @@ def _gate(
     eps: float,
     threshold: int,
     factor: float,
+    HEADS: hl.constexpr,
     SILU: hl.constexpr,
     CONCAT: hl.constexpr,
     FULL: hl.constexpr,
 ) -> None:
-    """values, u [T, H, V], weight, bias [H, V], seed [1], offsets [B + 1], out [T, 1 or 3, H, V],
-    mean, rstd [T, H].
+    """values, u [T, H V], weight, bias [H V], or [H] where HEADS is not 0, seed [1], offsets
+    [B + 1], out [T, H V] or [T, 3 H V], mean, rstd [T, H].
 
     A program owns a tile of elements of one head. Those of the capacity tail get 0 everywhere.
     """
-    heads = hl.specialize(values.size(1))
-    width = hl.specialize(values.size(2))
+    columns = hl.specialize(values.size(1))
+    heads = HEADS if HEADS else 1
+    width = columns // heads
     for tile, one, features in hl.tile([values.size(0), heads, width], block_size=[None, 1, FULL]):
         head = one.begin
+        column = head * width + features.index
+        filled = (features.index < width)[None, :]
+        kept = tile.index < values.size(0)
         if offsets is not None:
-            inside = tile.index < offsets[offsets.size(0) - 1]
-            block = hl.load(values, [tile, head, features], extra_mask=inside[:, None])
-            gate = hl.load(u, [tile, head, features], extra_mask=inside[:, None])
-        else:
-            block = values[tile, head, features]
-            gate = u[tile, head, features]
-        plain = block.to(torch.float32)
-        opened = gate.to(torch.float32)
+            kept = tile.index < offsets[offsets.size(0) - 1]
+        inside = kept[:, None] & filled
+        plain = hl.load(values, [tile, column], extra_mask=inside).to(torch.float32)
+        opened = hl.load(u, [tile, column], extra_mask=inside).to(torch.float32)
         if SILU:
             opened = opened / (1.0 + exp(-opened))
         centre = plain.sum(1) / width
@@ -238,17 +224,22 @@ def _gate(
         scale = torch.rsqrt((normed * normed).sum(1) / width + eps)
         normed = normed * scale[:, None]
         if weight is not None:
-            normed = normed * weight[head, features].to(torch.float32)[None, :]
+            if HEADS:
+                normed = normed * weight[head].to(torch.float32)
+            else:
+                normed = normed * weight[features].to(torch.float32)[None, :]
         if bias is not None:
-            normed = normed + bias[head, features].to(torch.float32)[None, :]
+            if HEADS:
+                normed = normed + bias[head].to(torch.float32)
+            else:
+                normed = normed + bias[features].to(torch.float32)[None, :]
         gated = normed * opened
         if offsets is not None:
-            gated = torch.where(inside[:, None], gated, 0.0)
-            scale = torch.where(inside, scale, 0.0)
+            gated = torch.where(kept[:, None], gated, 0.0)
+            scale = torch.where(kept, scale, 0.0)
         if seed is not None:
             first, second = _keys(seed, tile.index)
-            columns = (features.index + head * width)[None, :]
-            number = _numbers(first[:, None], second[:, None], columns)
+            number = _numbers(first[:, None], second[:, None], column[None, :])
             if CONCAT:
                 opened = _drop(opened, number, threshold, factor)
                 number = number * PART
@@ -256,11 +247,11 @@ def _gate(
                 number = number * PART
             gated = _drop(gated, number, threshold, factor)
         if CONCAT:
-            out[tile, 0, head, features] = opened.to(out.dtype)
-            out[tile, 1, head, features] = plain.to(out.dtype)
-            out[tile, 2, head, features] = gated.to(out.dtype)
+            hl.store(out, [tile, column], opened.to(out.dtype), extra_mask=filled)
+            hl.store(out, [tile, column + columns], plain.to(out.dtype), extra_mask=filled)
+            hl.store(out, [tile, column + 2 * columns], gated.to(out.dtype), extra_mask=filled)
         else:
-            out[tile, 0, head, features] = gated.to(out.dtype)
+            hl.store(out, [tile, column], gated.to(out.dtype), extra_mask=filled)
         mean[tile, head] = centre
         rstd[tile, head] = scale
 
@@ -283,54 +274,63 @@ def _gate_backward(
     threshold: int,
     factor: float,
     programs: int,
+    HEADS: hl.constexpr,
     SILU: hl.constexpr,
     CONCAT: hl.constexpr,
     FULL: hl.constexpr,
     BLOCK: hl.constexpr,
 ) -> None:
-    """grad [T, 1 or 3, H, V], values, u, change, change_u [T, H, V], mean, rstd [T, H], weight,
-    bias [H, V], seed [1], offsets [B + 1], sums [programs, H, V].
+    """grad [T, H V] or [T, 3 H V], values, u, change, change_u [T, H V], mean, rstd [T, H], weight,
+    bias [H V], or [H] where HEADS is not 0, seed [1], offsets [B + 1], sums [programs, H V].
 
     A program owns every `programs`-th block of elements of one head and its own sums for the
     gradients of weight and bias, which another launch adds up: deterministic.
     """
     total = values.size(0)
-    heads = hl.specialize(values.size(1))
-    width = hl.specialize(values.size(2))
+    columns = hl.specialize(values.size(1))
+    heads = HEADS if HEADS else 1
+    width = columns // heads
     for tile_program, one, features in hl.tile([programs, heads, width], block_size=[1, 1, FULL]):
         program = tile_program.begin
         head = one.begin
+        column = head * width + features.index
+        filled = (features.index < width)[None, :]
         if weight is not None:
-            gain = weight[head, features].to(torch.float32)[None, :]
+            if HEADS:
+                gain = weight[head].to(torch.float32)
+            else:
+                gain = weight[features].to(torch.float32)[None, :]
         if bias is not None:
-            shift = bias[head, features].to(torch.float32)[None, :]
+            if HEADS:
+                shift = bias[head].to(torch.float32)
+            else:
+                shift = bias[features].to(torch.float32)[None, :]
         along = hl.zeros([BLOCK, features], dtype=torch.float32)
         level = hl.zeros([BLOCK, features], dtype=torch.float32)
         blocks = (total + BLOCK - 1) // BLOCK
         for turn in hl.grid((blocks - program + programs - 1) // programs):
             index = (turn * programs + program) * BLOCK + hl.arange(BLOCK)
             kept = index < total
+            within = kept[:, None] & filled
             if offsets is not None:
                 kept = index < offsets[offsets.size(0) - 1]
-            inside = kept[:, None]
-            normed = hl.load(values, [index, head, features], extra_mask=inside)
-            gate = hl.load(u, [index, head, features], extra_mask=inside).to(torch.float32)
+            inside = kept[:, None] & filled
+            normed = hl.load(values, [index, column], extra_mask=inside).to(torch.float32)
+            gate = hl.load(u, [index, column], extra_mask=inside).to(torch.float32)
             scale = hl.load(rstd, [index, head], extra_mask=kept)[:, None]
             centre = hl.load(mean, [index, head], extra_mask=kept)[:, None]
-            normed = (normed.to(torch.float32) - centre) * scale
+            normed = (normed - centre) * scale
             if CONCAT:
-                to_u = hl.load(grad, [index, 0, head, features], extra_mask=inside)
-                to_u = to_u.to(torch.float32)
-                to_values = hl.load(grad, [index, 1, head, features], extra_mask=inside)
+                to_u = hl.load(grad, [index, column], extra_mask=inside).to(torch.float32)
+                to_values = hl.load(grad, [index, column + columns], extra_mask=inside)
                 to_values = to_values.to(torch.float32)
-                block = hl.load(grad, [index, 2, head, features], extra_mask=inside)
+                block = hl.load(grad, [index, column + 2 * columns], extra_mask=inside)
             else:
-                block = hl.load(grad, [index, 0, head, features], extra_mask=inside)
+                block = hl.load(grad, [index, column], extra_mask=inside)
             block = block.to(torch.float32)
             if seed is not None:
                 first, second = _keys(seed, index)
-                columns = (features.index + head * width)[None, :]
-                number = _numbers(first[:, None], second[:, None], columns)
+                number = _numbers(first[:, None], second[:, None], column[None, :])
                 if CONCAT:
                     to_u = _drop(to_u, number, threshold, factor)
                     number = number * PART
@@ -363,15 +363,11 @@ def _gate_backward(
             block = (block - average[:, None] - normed * slope[:, None]) * scale
             if CONCAT:
                 block = block + to_values
-            within = (index < total)[:, None]
-            hl.store(change, [index, head, features], block.to(change.dtype), extra_mask=within)
-            hl.store(
-                change_u,
-                [index, head, features],
-                gate_change.to(change_u.dtype),
-                extra_mask=within,
-            )
+            hl.store(change, [index, column], block.to(change.dtype), extra_mask=within)
+            hl.store(change_u, [index, column], gate_change.to(change_u.dtype), extra_mask=within)
         if weight_sums is not None:
-            weight_sums[program, head, features] = along.sum(0)
+            hl.store(
+                weight_sums, [program, column], along.sum(0), extra_mask=features.index < width
+            )
         if bias_sums is not None:
-            bias_sums[program, head, features] = level.sum(0)
+            hl.store(bias_sums, [program, column], level.sum(0), extra_mask=features.index < width)
