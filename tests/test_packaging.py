@@ -63,6 +63,9 @@ def test_the_wheel_holds_the_package_alone(unpacked: Path) -> None:
     sources = {p.name for p in (ROOT / "modules").glob("*.py")}
     assert {p.name for p in (unpacked / "jagged/modules").glob("*.py")} == sources
     assert (unpacked / "jagged/py.typed").exists()
+    tables = {p.relative_to(ROOT / "jagged") for p in (ROOT / "jagged").rglob("_helion_aot_*.py")}
+    assert tables
+    assert {path for path in tables if not (unpacked / "jagged" / path).exists()} == set()
 
 
 def test_the_wheel_works(unpacked: Path, tmp_path: Path) -> None:

@@ -181,11 +181,7 @@ def compile_kernel(
     with pretend(target):
         device = FakeDevice()
         fake = device.arguments(kernel, args)
-        bound = kernel.bind(config, fake)
-        reason = misfit(bound.config_spec, config)
-        if reason:
-            raise ValueError(f"the config does not fit: {kernel.function.__name__} {reason}")
-        code = bound.to_triton_code()
+        code = bind(kernel, config, fake).to_triton_code()
         launches: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
 
         def record(jit: Any, grid: Any, *values: Any, **options: Any) -> None:
@@ -197,18 +193,39 @@ def compile_kernel(
             return [_compile(target, *launch) for launch in launches]
 
 
+def bind(kernel: Launchable, config: Config, args: tuple[Any, ...]) -> Any:
+    """`kernel.bind`, inside `pretend`, for a config that may not fit.
+
+    Raises:
+        ValueError: it does not; the message names the kernel and says why.
+    """
+    name = kernel.function.__name__
+    try:
+        bound = kernel.bind(config, args)
+    except InvalidConfig as error:
+        raise ValueError(f"the config does not fit the kernel {name}: {_reason(error)}") from error
+    reason = misfit(bound.config_spec, config)
+    if reason:
+        raise ValueError(f"the config does not fit the kernel {name}: {reason}")
+    return bound
+
+
 def misfit(spec: Any, config: Config) -> str:
     """Why a config does not fit what Helion says of a kernel (its `config_spec`), or ""."""
-    for name in ("block_sizes", "loop_orders", "l2_groupings", "reduction_loops"):
-        given, wanted = config.settings.get(name), len(getattr(spec, name))
-        # Other lists may be left out; sizes of blocks are what a config is about.
-        if (given is not None or name == "block_sizes") and len(given or ()) != wanted:
-            return f"takes {wanted} {name}, the config has {len(given or ())}"
     try:
         spec.normalize(helion.Config(**config.settings))
     except InvalidConfig as error:
-        return str(error).strip().split("\n", 1)[0]
+        return _reason(error)
+    # Helion fills up short lists, but a list that is given is meant to be whole.
+    for name in ("loop_orders", "l2_groupings", "reduction_loops"):
+        given, wanted = config.settings.get(name), len(getattr(spec, name))
+        if given is not None and len(given) != wanted:
+            return f"it takes {wanted} {name}, the config has {len(given)}"
     return ""
+
+
+def _reason(error: InvalidConfig) -> str:
+    return str(error).strip().split("\n", 1)[0]
 
 
 def _load(code: str, folder: Path) -> types.ModuleType:

@@ -45,6 +45,12 @@ class Measured:
         return min(self.times, key=self.times.__getitem__)
 
 
+def spread(spaces: Sequence[Space], point: Point, base: Plain) -> Sequence[Plain]:
+    """About CHUNK configs from all over the space."""
+    configs = list(everything(spaces, point, base))
+    return configs[:: max(1, len(configs) // CHUNK)]
+
+
 def key_of(config: Plain) -> str:
     """The same text for the same config: the order of settings does not count."""
     rest = sorted((k, v) for k, v in config.items() if k != "constants")
@@ -80,7 +86,10 @@ def search(
     while not stopped() and len(measured.times) < QUICK:
         best = measured.best()
         if measured.times[best] == math.inf:
-            break  # nothing runs: no place to climb from
+            # Nothing runs so far, as on a GPU with less memory: a look all over the space.
+            if not measured.add(spread(spaces, point, start[0]), measure):
+                break
+            continue
         room = QUICK - len(measured.times)
         around = [
             config

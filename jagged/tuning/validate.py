@@ -16,7 +16,7 @@ from jagged.tuning import operands, tables
 from jagged.tuning.cases import HEADS, Case
 from jagged.tuning.configs import Config, ConfigTable
 from jagged.tuning.decision import Point
-from jagged.tuning.offline import H200, FakeDevice, misfit, pretend
+from jagged.tuning.offline import H200, FakeDevice, bind, misfit, pretend
 from jagged.tuning.plan import DIRECTIONS, Launch, Unit
 
 _DTYPES = {1: torch.int8, 2: torch.bfloat16, 4: torch.float32, 8: torch.int64}
@@ -39,8 +39,8 @@ class Problem:
 
     def __str__(self) -> str:
         return (
-            f"{self.path}: the config of {self.table} at {self.point} does not fit: {self.reason}. "
-            f"Tune it again: python -m jagged.tuning tune --op {self.op}"
+            f"{self.path}, {self.table} at {self.point}: {self.reason}; "
+            f"tune it again: python -m jagged.tuning tune --op {self.op}"
         )
 
 
@@ -81,13 +81,16 @@ def _misfit(launch: Launch, specs: dict[tuple[Any, ...], Any]) -> str:
     # does on the form where that is an argument, and on which arguments are None.
     text = [arg for arg in launch.args if isinstance(arg, str)]
     key = (launch.kernel, *text, *(arg is None for arg in launch.args))
-    if key not in specs:
-        with pretend(H200):
-            fake = FakeDevice().arguments(launch.kernel, launch.args)
-            specs[key] = launch.kernel.bind(launch.config, fake).config_spec
     with pretend(H200):
+        if key not in specs:
+            fake = FakeDevice().arguments(launch.kernel, launch.args)
+            try:
+                specs[key] = bind(launch.kernel, launch.config, fake).config_spec
+            except ValueError as error:
+                return str(error)
         reason = misfit(specs[key], launch.config)
-    return f"kernel {launch.kernel.function.__name__} {reason}" if reason else ""
+    name = launch.kernel.function.__name__
+    return f"the config does not fit the kernel {name}: {reason}" if reason else ""
 
 
 def _launches(

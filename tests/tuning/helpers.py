@@ -5,14 +5,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jagged.tuning import operands, tables
+import jagged
+from jagged.tuning import tables
 from jagged.tuning.configs import ConfigTable
 
 
 def _tables() -> list[ConfigTable]:
     found = {
         repr(value): value
-        for op in operands.OPS
+        for op in jagged.ops.__all__
         for value in vars(importlib.import_module(f"jagged.kernels.{op}")).values()
         if isinstance(value, ConfigTable)
     }

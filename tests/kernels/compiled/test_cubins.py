@@ -72,16 +72,22 @@ def test_fits_without_spills(
 ) -> None:
     owner = getattr(case.module(), table)
     monkeypatch.setattr(owner, "pick", lambda *_: config)
-    compiled = [
-        cubin
-        for kernel, chosen, args in launches(case, point)
-        if chosen is config
-        for cubin in compile_kernel(kernel, config, args)
-    ]
-    assert compiled, "the table is not used by this case"
+    which = f"{config} of {owner} at {point}"
+    again = f"tune it again: python -m jagged.tuning tune --op {case.op}"
+    try:
+        compiled = [
+            cubin
+            for kernel, chosen, args in launches(case, point)
+            if chosen is config
+            for cubin in compile_kernel(kernel, config, args)
+        ]
+    except Exception as error:
+        raise AssertionError(f"{which} does not compile: {error}; {again}") from error
+    assert compiled, f"{which} is not used by this case"
     for cubin in compiled:
-        assert cubin.shared <= SHARED_MEMORY, cubin.name
+        where = f"{cubin.name} with {which}"
+        assert cubin.shared <= SHARED_MEMORY, f"{where} does not fit; {again}"
         if f"{table}-{point}" not in case.spills:
-            assert cubin.stack == 0, f"{cubin.name} spills {cubin.stack} bytes"
+            assert cubin.stack == 0, f"{where} spills {cubin.stack} bytes; {again}"
         if case.product and point[0] == 2:
-            assert cubin.wgmma > 0, f"{cubin.name} has no wgmma"
+            assert cubin.wgmma > 0, f"{where} has no wgmma; {again}"

@@ -1,0 +1,104 @@
+"""The command line, as far as it needs no GPU."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jagged.tuning import __main__, tables
+from jagged.tuning.cases import Case
+from jagged.tuning.configs import use_tables
+from jagged.tuning.operands import Shape
+
+SHAPE = ["--shape", "rows=1024,length=256,width=128"]
+
+
+@pytest.fixture(autouse=True)
+def own_folder() -> Iterator[None]:
+    yield
+    use_tables(None)
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert __main__.main(arguments) == 0
+    return capsys.readouterr().out
+
+
+def test_show_says_what_a_call_gets_and_from_where(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, "show", "dense_add", *SHAPE, "--capability", "9.0")
+    assert "dense_add bfloat16 rows=1024, length=256, width=128" in text
+    assert "forward: dense_add._add_dense at (2, 128, 256)" in text
+    assert "backward: _copies._to_cells at (2, 128, 256)" in text
+    assert text.count("the shipped table for this GPU: ") == 3
+    assert "_helion_aot_dense_add_cuda_sm90.py\n  {'block_sizes': [64, 128]" in text
+
+
+def test_show_for_other_gpus(capsys: pytest.CaptureFixture[str]) -> None:
+    newer = printed(capsys, "show", "sum", *SHAPE, "--capability", "10.3")
+    assert "the shipped table of the nearest older GPU: " in newer
+    older = printed(capsys, "show", "sum", *SHAPE, "--capability", "7.5", "--dtype", "float32")
+    assert "the oldest shipped table, since there is none for such an old GPU: " in older
+    assert "(4, 128, 256)" in older
+
+
+def test_show_takes_a_folder_of_tables(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    own = {"block_sizes": [8, 8], "num_warps": 1}
+    tables.write(tmp_path, "dense_add", (9, 9), {"_add_dense": {(2, 1, 1): own}})
+    options = ["--capability", "9.9", "--tables", str(tmp_path)]
+    text = printed(capsys, "show", "dense_add", *SHAPE, *options)
+    assert f"your table: {tmp_path}" in text
+    assert str(own) in text
+    assert "the nearest older GPU" in text  # the backward
+
+
+def test_show_takes_options(capsys: pytest.CaptureFixture[str]) -> None:
+    shape = ["--shape", "rows=64,length=512,width=128,heads=4", "--option", "position=1"]
+    text = printed(capsys, "show", "hstu_attention", *shape, "--capability", "9.0")
+    assert "hstu_attention.attend_biased" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tune"], "tune measures on a CUDA device, and there is none here"),
+        (["helion", "--op", "sum"], "there is none here"),
+        (["show", "sum", *SHAPE], "say which one with --capability"),
+        (["show", "sum", *SHAPE, "--capability", "9"], "a compute capability is such as 9.0"),
+        (["show", "sum", *SHAPE, "--capability", "9.0", "--option", "a"], "NAME=NUMBER, got 'a'"),
+        (["show", "sum", "--shape", "rows=1"], "invalid parse_shape value|needs rows and length"),
+        (["tune", "--budget", "0"], "a number of seconds above 0"),
+        (["tune", "--shape", "rows=1,length=1", "--shapes", "x.json"], "not allowed with"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as error:
+        __main__.main(arguments)
+    assert error.value.code == 2
+    found = capsys.readouterr().err
+    assert any(part in found for part in message.split("|")), found
+
+
+def test_cases_of_the_command_line(tmp_path: Path) -> None:
+    path = tmp_path / "calls.json"
+    entries = [{"op": op, "rows": 4, "length": 9} for op in ("sum", "mean")]
+    path.write_text(json.dumps({"cases": entries}))
+    parser = __main__.argparse.ArgumentParser()
+    __main__._add_cases(parser)
+    parser.set_defaults(effort="quick")
+
+    def cases(*arguments: str) -> list[Case]:
+        return __main__._cases(parser.parse_args(arguments))
+
+    assert cases("--from-trace", str(path)) == cases("--shapes", str(path))
+    assert cases("--from-trace", str(path), "--op", "sum") == [Case("sum", Shape(4, 9))]
+    with pytest.raises(ValueError, match=r"calls\.json has no call of softmax"):
+        cases("--from-trace", str(path), "--op", "softmax")
+    shapes = cases("--op", "sum", "--op", "mean", "--shape", "rows=1,length=2")
+    assert [(case.op, case.shape) for case in shapes] == [
+        ("sum", Shape(1, 2)),
+        ("mean", Shape(1, 2)),
+    ]
+    assert {case.op for case in cases()} >= {"sum", "hstu_attention"}

@@ -1,0 +1,68 @@
+"""A journal survives what ends a run."""
+
+from pathlib import Path
+
+import pytest
+
+from jagged.tuning.journal import Journal
+
+FACTS = {"hardware": "a GPU", "kernels": "abc"}
+
+
+def fill(path: Path) -> None:
+    with Journal(path, FACTS) as journal:
+        journal.put("unit", "one", 0.25)
+        journal.put("unit", "two", "spills 16 bytes")
+
+
+def test_another_run_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "journal.jsonl"
+    fill(path)
+    with Journal(path, FACTS) as journal:
+        assert len(journal) == 2
+        assert journal.get("unit", "one") == 0.25
+        assert journal.get("unit", "two") == "spills 16 bytes"
+        assert journal.get("unit", "three") is None
+        journal.put("unit", "three", 1.0)
+    with Journal(path, FACTS) as journal:
+        assert len(journal) == 3
+
+
+def test_every_measurement_is_on_the_disk_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    with Journal(path, FACTS) as journal:
+        journal.put("unit", "one", 0.25)
+        assert '"result": 0.25' in path.read_text()
+
+
+def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    fill(path)
+    path.write_text(path.read_text() + '{"unit": "unit", "con')
+    with Journal(path, FACTS) as journal:
+        assert len(journal) == 2
+        journal.put("unit", "three", 1.0)
+    with Journal(path, FACTS) as journal:
+        assert len(journal) == 3
+
+
+def test_other_kernels_are_measured_anew(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    fill(path)
+    with Journal(path, FACTS | {"kernels": "def"}) as journal:
+        assert len(journal) == 0
+        journal.put("unit", "one", 0.5)
+    with Journal(path, FACTS | {"kernels": "def"}) as journal:
+        assert journal.get("unit", "one") == 0.5
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("no\njson\n", "line 1 is no JSON"), ('{"a": 1}\n', "line 1 is not of a journal")],
+)
+def test_another_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        Journal(path, FACTS)
+    assert path.read_text() == text
