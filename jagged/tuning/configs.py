@@ -23,14 +23,11 @@ import torch
 from torch import Tensor
 
 from jagged.tuning import tables
-from jagged.tuning.decision import Point, distance
+from jagged.tuning.decision import Point
 from jagged.tuning.space import Space
 from jagged.tuning.tables import Capability
 
 CPU: Capability = (0, 0)  # of Triton's interpreter, which runs any config
-
-
-Table = Mapping[Any, Any]  # TRANSITION
 
 
 class Config:
@@ -83,10 +80,7 @@ class ConfigTable:
 
     _all: ClassVar["weakref.WeakSet[ConfigTable]"] = weakref.WeakSet()
 
-    def __init__(self, source_file: Any, name: str = "", space: Sequence[Space] = ()) -> None:
-        if isinstance(source_file, Mapping):  # TRANSITION
-            self._old = source_file
-            source_file = "/none/x.py"
+    def __init__(self, source_file: str, name: str, space: Sequence[Space] = ()) -> None:
         self.folder = Path(source_file).parent
         self.stem = tables.stem_of(source_file)
         self.name = name
@@ -118,11 +112,6 @@ class ConfigTable:
         Raises:
             FileNotFoundError: there is no table at all.
         """
-        if hasattr(self, "_old"):  # TRANSITION
-            points = self._old[(9, 0)]
-            old = points[min(points, key=lambda known: distance(known, point))]
-            extra = {k: old[k] for k in ("form", "constants") if k in old}
-            return Found(self.config(old["settings"] | extra), "shipped", self.folder)
         for source, path in self._candidates(capability):
             config = tables.choice(path, self.name, point)
             if config is not None:
@@ -142,8 +131,6 @@ class ConfigTable:
 
     def all(self) -> dict[tuple[Capability, Point], Config]:
         """Every shipped config at each of its points, for the tests that compile them all."""
-        if hasattr(self, "_old"):  # TRANSITION
-            return {((9, 0), p): self.find((9, 0), p).config for p in self._old[(9, 0)]}
         return {
             (capability, point): self.config(config)
             for capability, path in tables.files(self.folder, self.stem).items()
