@@ -132,7 +132,7 @@ class Training:
         if not self.provider.endswith("-graph"):
             return lambda: self.step(problem)
         step = CapturedStep(
-            lambda batch: self.step(Problem(batch, problem.negatives)),
+            lambda batch, _: self.step(Problem(batch, problem.negatives)),
             capacity=problem.batch.values.shape[0],
             max_rows=len(problem.batch),
             max_length=self.sizes.longest,

@@ -48,6 +48,8 @@ def main(arguments: list[str] | None = None) -> list[TestRecord]:
     try:
         check_requirements(settings, world)
         device = choose_device(settings.device, world)
+        if settings.captured and (world.launched or device.type != "cuda"):
+            raise ValueError(f"--captured needs a GPU and no torchrun, got {device}")
         sequences = load(settings)
         split = leave_one_out(sequences, settings.max_length)
     except (ImportError, OSError, ValueError) as error:

@@ -18,12 +18,13 @@ class CapturedStep:
     capacity tail that every layer of this library leaves out.
 
     Args:
-        step: takes a batch; zeroes the gradients (to None), runs model, backward and optimizer,
-            returns the loss. It must not wait for the device, and an optimizer that counts its
-            steps must do so there (`capturable=True`, a learning rate that changes as a tensor).
+        step: takes a batch and its negatives (or None); runs model, backward and optimizer from
+            gradients that are None, returns the loss. It must not wait for the device, and the
+            optimizer must keep its numbers there (`capturable=True`, the learning rate a tensor).
         capacity: the most elements of a batch.
         max_rows: the most rows of a batch.
         max_length: the longest row of any batch.
+        negatives: how many of them a batch comes with, always; 0 for none.
         device: a CUDA device.
 
     The first calls run the step as it is; then it is captured once and replayed.
@@ -31,11 +32,12 @@ class CapturedStep:
 
     def __init__(
         self,
-        step: Callable[[JaggedTensor], Tensor],
+        step: Callable[[JaggedTensor, Tensor | None], Tensor],
         *,
         capacity: int,
         max_rows: int,
         max_length: int,
+        negatives: int = 0,
         device: torch.device,
     ) -> None:
         if device.type != "cuda":
@@ -47,20 +49,27 @@ class CapturedStep:
             max_length,
             torch.zeros(capacity, dtype=torch.int64, device=device),
         )
+        self.negatives = (
+            torch.zeros(negatives, dtype=torch.int64, device=device) if negatives > 0 else None
+        )
         self.graph: torch.cuda.CUDAGraph | None = None
         self.calls = 0
         self._loss = torch.zeros((), device=device)
 
-    def __call__(self, batch: JaggedTensor) -> Tensor:
+    def __call__(self, batch: JaggedTensor, negatives: Tensor | None = None) -> Tensor:
         """One step on a batch of items with targets as weights; returns the loss, a new tensor."""
         fill(self.batch, batch)
+        if (negatives is None) != (self.negatives is None):
+            raise ValueError("negatives must come with every batch or with none")
+        if self.negatives is not None and negatives is not None:
+            self.negatives.copy_(negatives, non_blocking=True)
         self.calls += 1
         if self.calls <= WARM_UP_STEPS:
             return self._aside()
         if self.graph is None:
             self.graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self.graph):  # records; nothing runs
-                self._loss = self.step(self.batch)
+                self._loss = self.step(self.batch, self.negatives)
         self.graph.replay()
         return self._loss.clone()
 
@@ -70,7 +79,7 @@ class CapturedStep:
         stream = torch.cuda.Stream(self.batch.values.device)  # type: ignore[no-untyped-call]
         stream.wait_stream(present)
         with torch.cuda.stream(stream):
-            loss = self.step(self.batch)
+            loss = self.step(self.batch, self.negatives)
         present.wait_stream(stream)
         return loss
 

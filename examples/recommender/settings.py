@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from examples.recommender.presets import PRESETS
+
 MODELS = ("hstu", "sasrec")
 
 
@@ -42,6 +44,7 @@ class Settings:
     weight_decay: float = 0.0
     seed: int = 0
     device: str = "auto"
+    captured: bool = False
     threads: int = 1
     checkpoint_steps: int = 0
     log_steps: int = 20
@@ -133,6 +136,7 @@ HELP = {
     "weight_decay": "of AdamW, on matrices other than embeddings",
     "seed": "of everything random",
     "device": "auto (a GPU where there is one), cpu, cuda, cuda:1, ...",
+    "captured": "run the training step of HSTU as one CUDA graph (one process with a GPU)",
     "threads": "CPU threads; these models are small, so that more help only on an idle machine",
     "checkpoint_steps": "also checkpoint after so many steps; 0: at the end of each epoch only",
     "log_steps": "read the loss, look for a NaN, answer SIGTERM and log every so many steps",
@@ -167,6 +171,12 @@ def parse(arguments: list[str] | None) -> tuple[Settings, Path | None, bool]:
         dest="go_on",
         help="go on with the run in --out if it has begun: for schedulers that repeat a command",
     )
+    parser.add_argument(
+        "--preset",
+        choices=sorted(PRESETS),
+        default=argparse.SUPPRESS,
+        help="settings chosen for known data; other options change them",
+    )
     defaults = Settings()
     for field in dataclasses.fields(Settings):
         name = field.name
@@ -196,6 +206,7 @@ def parse(arguments: list[str] | None) -> tuple[Settings, Path | None, bool]:
         if not file.is_file():
             parser.error(f"--resume must name a run folder, but there is no {file}")
         return Settings.from_json(file.read_text(encoding="utf-8")), resume, True
+    given = {**PRESETS.get(given.pop("preset", ""), {}), **given}
     if "models" in given:
         given["models"] = tuple(given["models"])
     if "data" in given:

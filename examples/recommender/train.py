@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from examples.recommender import checkpoint
+from examples.recommender.captured import CapturedStep
 from examples.recommender.data import HeldOut, Rows, Split
 from examples.recommender.distributed import World
 from examples.recommender.evaluate import Metrics, evaluate
@@ -24,6 +25,7 @@ from examples.recommender.metrics import MetricsLog
 from examples.recommender.model import NextItemModel
 from examples.recommender.report import EpochRecord, epoch_line
 from examples.recommender.settings import Settings
+from jagged import JaggedTensor
 from jagged.data import BalancedSampler, TokenBudgetSampler
 
 WARM_UP_STEPS = 100
@@ -103,8 +105,14 @@ class Trainer:
         )
         self.model = model
         self.parallel: Any = self._place(model)
+        self.captured = self._capture() if settings.captured and name == "hstu" else None
+        rate = settings.learning_rate
         self.optimizer = torch.optim.AdamW(
-            parameter_groups(model, settings.weight_decay), lr=settings.learning_rate
+            parameter_groups(model, settings.weight_decay),
+            # A graph reads the learning rate where it lies.
+            lr=rate if self.captured is None else torch.tensor(rate, device=device),
+            fused=True if device.type == "cuda" else None,
+            capturable=self.captured is not None,
         )
         self.metrics = MetricsLog(
             folder, name, writing=self.world.first, tensorboard=settings.tensorboard
@@ -189,19 +197,44 @@ class Trainer:
         # Gradients are means over the processes, and each has its part of the events.
         share = None if self.world.size == 1 else events / self.world.size
         self._start_step(self._rate())
-        with torch.autocast("cuda", torch.bfloat16, enabled=self.device.type == "cuda"):
-            loss = self.parallel(batch, negatives, share)
-        loss.backward()
-        self.optimizer.step()
-        self.recent[len(self.recent_events)] = loss.detach()
+        if self.captured is None:
+            loss = self._learn(batch, negatives, share)
+        else:
+            loss = self.captured(batch, negatives)
+        self.recent[len(self.recent_events)] = loss
         self.recent_events.append(events)
         self.recent_rows += len(rows)
         self.step += 1
 
+    def _learn(
+        self, batch: JaggedTensor, negatives: Tensor | None, share: float | None = None
+    ) -> Tensor:
+        """Forward, backward, optimizer; the loss."""
+        with torch.autocast("cuda", torch.bfloat16, enabled=self.device.type == "cuda"):
+            loss = self.parallel(batch, negatives, share)
+        loss.backward()
+        self.optimizer.step()
+        detached: Tensor = loss.detach()
+        return detached
+
+    def _capture(self) -> CapturedStep:
+        settings, lengths = self.settings, self.rows.lengths
+        return CapturedStep(
+            self._learn,
+            capacity=settings.token_budget,
+            max_rows=settings.token_budget // int(lengths.min()),
+            max_length=settings.max_length,
+            negatives=0 if settings.loss == "full" else settings.negatives,
+            device=self.device,
+        )
+
     def _start_step(self, rate: float) -> None:
         """Set learning rates, `rate` times those of the settings, and forget the gradients."""
         for group in self.optimizer.param_groups:
-            group["lr"] = self.settings.learning_rate * rate
+            if self.captured is None:
+                group["lr"] = self.settings.learning_rate * rate
+            else:
+                group["lr"].fill_(self.settings.learning_rate * rate)
         self.optimizer.zero_grad(set_to_none=True)
 
     def _rate(self) -> float:
@@ -264,7 +297,7 @@ class Trainer:
         values = {
             "epoch": epoch,
             "loss": loss,
-            "learning_rate": self.optimizer.param_groups[0]["lr"],
+            "learning_rate": float(self.optimizer.param_groups[0]["lr"]),
             "rows_per_second": self.recent_rows / seconds,
             "events_per_second": events / seconds,
             "seconds_left": (now - self.began[1]) / (self.step - self.began[0]) * left,
@@ -351,6 +384,9 @@ class Trainer:
         self.load_progress(state)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+        if self.captured is not None:
+            for group in self.optimizer.param_groups:
+                group["lr"] = group["lr"].to(self.device)
         self.best = state["best"]
         checkpoint.restore_random_state(state["random"])
 

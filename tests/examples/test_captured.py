@@ -1,11 +1,14 @@
 """The training step in buffers of fixed capacity, and as a CUDA graph."""
 
 import dataclasses
+import json
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from examples import train_recommender
 from examples.recommender.captured import WARM_UP_STEPS, CapturedStep, fill
 from examples.recommender.data import Rows
 from examples.recommender.model import NextItemModel, hstu_encoder
@@ -102,7 +105,7 @@ def test_in_batch_negatives_are_not_drawn_from_the_tail() -> None:
 def test_graphs_need_a_gpu() -> None:
     with pytest.raises(ValueError, match="device must be a CUDA device, which has graphs, got cpu"):
         CapturedStep(
-            lambda batch: batch.values.sum(),
+            lambda batch, _: batch.values.sum(),
             capacity=4,
             max_rows=2,
             max_length=2,
@@ -110,12 +113,18 @@ def test_graphs_need_a_gpu() -> None:
         )
 
 
+def test_a_run_says_what_graphs_need(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="--captured needs a GPU and no torchrun, got cpu"):
+        train_recommender.main(["--captured", "--device", "cpu", "--out", str(tmp_path)])
+    assert not list(tmp_path.iterdir())
+
+
 class Training:
     """A model with its optimizer, whose step a graph can hold."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, loss: str) -> None:
         torch.manual_seed(0)
-        self.model: nn.Module = model_of(loss="full", horizon=2).to(device)
+        self.model: nn.Module = model_of(loss=loss, horizon=2).to(device)
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(),
             lr=torch.tensor(1e-2, device=device),
@@ -123,28 +132,33 @@ class Training:
             capturable=True,
         )
 
-    def step(self, batch: JaggedTensor) -> Tensor:
+    def step(self, batch: JaggedTensor, negatives: Tensor | None) -> Tensor:
         self.optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cuda", torch.bfloat16):
-            loss: Tensor = self.model(batch)
+            loss: Tensor = self.model(batch, negatives)
         loss.backward()
         self.optimizer.step()
         return loss.detach()
 
 
 @pytest.mark.unpoisoned  # deterministic mode refuses the scatter of the loss
-def test_a_captured_step_trains_as_an_eager_one(device: torch.device) -> None:
+@pytest.mark.parametrize("loss", ["full", "uniform"])
+def test_a_captured_step_trains_as_an_eager_one(device: torch.device, loss: str) -> None:
     if device.type != "cuda":
         pytest.skip("only a GPU has graphs")
     device = torch.device("cuda", torch.cuda.current_device())
     rows = Rows(stream_of_rows(), device)
-    eager, captured = Training(device), Training(device)
-    graph = CapturedStep(captured.step, capacity=64, max_rows=8, max_length=9, device=device)
+    eager, captured = Training(device, loss), Training(device, loss)
+    size = 20 if loss == "uniform" else 0
+    graph = CapturedStep(
+        captured.step, capacity=64, max_rows=8, max_length=9, negatives=size, device=device
+    )
     losses: list[list[Tensor]] = [[], []]
     for turn in range(WARM_UP_STEPS + 5):
         indices = torch.randperm(24)[: 3 + turn % 4]
-        losses[0].append(eager.step(rows.take(indices)))
-        losses[1].append(graph(rows.take(indices)))
+        negatives = torch.randint(NUM_ITEMS, (size,), device=device) if size > 0 else None
+        losses[0].append(eager.step(rows.take(indices), negatives))
+        losses[1].append(graph(rows.take(indices), negatives))
         if turn == WARM_UP_STEPS + 2:
             for training in (eager, captured):  # a rate that changes between replays
                 for group in training.optimizer.param_groups:
@@ -152,3 +166,45 @@ def test_a_captured_step_trains_as_an_eager_one(device: torch.device) -> None:
     assert graph.graph is not None
     torch.testing.assert_close(torch.stack(losses[1]), torch.stack(losses[0]), rtol=0.02, atol=0.02)
     assert losses[0][-1] < losses[0][0]
+
+
+@pytest.mark.unpoisoned
+@pytest.mark.parametrize("loss", ["full", "uniform"])
+def test_a_run_of_captured_steps(device: torch.device, tmp_path: Path, loss: str) -> None:
+    """The losses of an eager run; its checkpoint is read again."""
+    if device.type != "cuda":
+        pytest.skip("only a GPU has graphs")
+    run = [
+        "--device",
+        "cuda",
+        "--models",
+        "hstu",
+        "--synthetic-users",
+        "300",
+        "--synthetic-items",
+        "90",
+        "--epochs",
+        "4",
+    ]
+    run += [
+        "--dropout",
+        "0",
+        "--input-dropout",
+        "0",
+        "--width",
+        "32",
+        "--max-length",
+        "40",
+        "--token-budget",
+        "512",
+    ]
+    run += ["--loss", loss, "--negatives", "30", "--checkpoint-steps", "5"]
+    found = []
+    for name, extra in (("eager", []), ("captured", ["--captured"])):
+        out = tmp_path / name
+        train_recommender.main([*run, *extra, "--out", str(out)])
+        lines = (out / "epochs.jsonl").read_text().splitlines()
+        found.append(torch.tensor([json.loads(line)["loss"] for line in lines]))
+    torch.testing.assert_close(found[1], found[0], rtol=0.01, atol=0.01)
+    again = train_recommender.main(["--resume", str(tmp_path / "captured")])
+    assert again[-1].best_epoch >= 1
