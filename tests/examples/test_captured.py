@@ -174,31 +174,22 @@ def test_a_run_of_captured_steps(device: torch.device, tmp_path: Path, loss: str
     """The losses of an eager run; its checkpoint is read again."""
     if device.type != "cuda":
         pytest.skip("only a GPU has graphs")
-    run = [
-        "--device",
-        "cuda",
-        "--models",
-        "hstu",
-        "--synthetic-users",
-        "300",
-        "--synthetic-items",
-        "90",
-        "--epochs",
-        "4",
-    ]
-    run += [
-        "--dropout",
-        "0",
-        "--input-dropout",
-        "0",
-        "--width",
-        "32",
-        "--max-length",
-        "40",
-        "--token-budget",
-        "512",
-    ]
-    run += ["--loss", loss, "--negatives", "30", "--checkpoint-steps", "5"]
+    options = {
+        "device": "cuda",
+        "models": "hstu",
+        "synthetic-users": "300",
+        "synthetic-items": "90",
+        "epochs": "4",
+        "dropout": "0",
+        "input-dropout": "0",
+        "width": "32",
+        "max-length": "40",
+        "token-budget": "512",
+        "loss": loss,
+        "negatives": "30",
+        "checkpoint-steps": "5",
+    }
+    run = [word for name, value in options.items() for word in (f"--{name}", value)]
     found = []
     for name, extra in (("eager", []), ("captured", ["--captured"])):
         out = tmp_path / name
