@@ -16,8 +16,10 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from importlib import import_module, metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -161,6 +163,7 @@ class _Generated:
             kept.append("\n".join(lines[first - 1 : node.end_lineno]))
         text = "\n\n".join(kept)
         text = text.replace("_launcher=_default_launcher", "_launcher=launch")
+        text = re.sub(r"\b_source_module\.(\w+)", partial(_constant, module_of(kernel)), text)
         for name in re.findall(rf"{re.escape(_HELPERS)}(\w+)", text):
             self._helpers.add(name)
         text = text.replace(_HELPERS, "")
@@ -194,6 +197,12 @@ class _Generated:
 
         for name in sorted(self._helpers):
             yield from collect(name)
+
+
+def _constant(module: ModuleType, use: re.Match[str]) -> str:
+    """A number of the kernel's module as itself; anything else is left, and refused at the end."""
+    value = getattr(module, use[1])
+    return repr(value) if isinstance(value, int | float) else use[0]
 
 
 def _on_cpu(arg: Any) -> Any:

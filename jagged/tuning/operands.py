@@ -135,6 +135,31 @@ def _norm_backward(make: _Maker) -> tuple[Any, ...]:
     return (grad, values, make.offsets, *rest)
 
 
+def _gate(make: _Maker) -> tuple[Any, ...]:
+    """values, u, weight, bias; by head where the shape has several."""
+    heads, width = make.shape.heads, make.shape.width
+    trailing = (width,) if heads == 1 else (heads, width)
+    parameters = () if make.has("plain") else trailing[:1]
+    weight, bias = (make.values(*parameters) if parameters else None for _ in range(2))
+    return (make.elements(*trailing), make.elements(*trailing), weight, bias)
+
+
+def _gate_options(make: _Maker) -> tuple[Any, ...]:
+    """silu, concat, dropout, seed, offsets."""
+    percent = make.options.get("dropout", 0)
+    seed = torch.full((1,), 7, dtype=torch.int64, device=make.device) if percent else None
+    return (make.has("silu"), make.has("concat"), percent / 100, seed, make.offsets)
+
+
+def _gate_backward(make: _Maker) -> tuple[Any, ...]:
+    shape = make.shape
+    parts = 3 if make.has("concat") else 1
+    values, u, weight, bias = _gate(make)
+    moments = (make.float32(shape.total, shape.heads) for _ in range(2))
+    grad = make.elements(parts * shape.heads * shape.width)
+    return (grad, values, u, *moments, weight, bias, bias is not None, *_gate_options(make))
+
+
 def _attention(make: _Maker) -> tuple[Any, ...]:
     shape, options = make.shape, make.options
     targets = make.offsets.diff().clamp(max=1) if make.has("targets") else None
@@ -167,10 +192,12 @@ def _attention_backward(make: _Maker) -> tuple[Any, ...]:
     return (grad, *_attention(make), True, True, bias)
 
 
+# Numbers: 0 or 1 for what is on or off; `dropout` in percent.
 _OPTIONS: dict[str, tuple[str, ...]] = {
     "softmax": ("max_length",),
     "layer_norm": ("plain",),
     "token_layer_norm": ("plain",),
+    "norm_mul_dropout": ("plain", "silu", "concat", "dropout"),
     "dense_bmm": ("bias", "max_length"),
     "jagged_bmm": ("max_length",),
     "hstu_attention": ("window", "contextual", "min_full", "targets", "position", "time"),
@@ -204,6 +231,7 @@ _FORWARD: dict[str, Arguments] = {
     ),
     "to_padded": lambda m: (m.elements(m.shape.width), m.offsets, m.shape.most, 0.0),
     "from_padded": lambda m: (_cells(m), m.offsets, m.shape.total),
+    "norm_mul_dropout": lambda m: (*_gate(m), EPS, *_gate_options(m)),
     "hstu_attention": _attention,
 }
 
@@ -242,6 +270,7 @@ _BACKWARD: dict[str, Arguments] = {
     ),
     "to_padded": lambda m: (_cells(m), m.offsets, m.shape.total),
     "from_padded": lambda m: (m.elements(m.shape.width), m.offsets, m.shape.most),
+    "norm_mul_dropout": _gate_backward,
     "hstu_attention": _attention_backward,
 }
 

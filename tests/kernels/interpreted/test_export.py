@@ -24,6 +24,7 @@ CASES = [
     ("jagged_bmm", "backward"),
     ("layer_norm", "backward"),
     ("mean", "forward"),
+    ("norm_mul_dropout", "forward"),
     ("padded_add", "forward"),
     ("row_add", "backward"),
     ("softmax", "forward"),
@@ -34,6 +35,7 @@ CASES = [
 OPTIONS = {
     "dense_bmm": {"bias": 1},
     "softmax": {"max_length": 7},
+    "norm_mul_dropout": {"silu": 1, "concat": 1, "dropout": 30},
     "hstu_attention": {"targets": 1, "window": 3},
 }
 
