@@ -60,13 +60,11 @@ def save(
             the file holds decisions alone and outlives a new setting in Helion.
         args: arguments that `kernel` would be launched with (their shapes and dtypes count).
     """
-    settings = config.settings
     if kernel is not None:
         spec = kernel.bind(config, args).config_spec
-        settings = dict(helion.Config(**settings).minimize(spec).config)
-    _write(
-        Path(path), json.dumps(_record(Config(settings, config.form, config.constants)), indent=2)
-    )
+        settings = helion.Config(**config.settings).minimize(spec).config
+        config = Config(settings, config.form, config.constants)
+    _write(Path(path), json.dumps(config.as_dict(), indent=2))
 
 
 def load(path: str | Path) -> Config:
@@ -76,24 +74,22 @@ def load(path: str | Path) -> Config:
         ValueError: the file holds no config.
     """
     try:
-        record = json.loads(Path(path).read_text())
+        config = json.loads(Path(path).read_text())
     except ValueError as error:
         raise ValueError(f"{path} holds no config: {error}") from error
-    if isinstance(record, dict) and "block_sizes" in record:
-        return Config(record)
-    if not isinstance(record, dict) or not isinstance(record.get("settings"), dict):
-        raise ValueError(f"{path} holds no config: neither 'settings' nor 'block_sizes' in it")
-    unknown = set(record) - {"settings", "form", "constants"}
-    if unknown:
-        raise ValueError(f"{path} holds no config: unknown keys {sorted(unknown)}")
-    return Config(**record)
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} holds no config but {config!r}")
+    constants = config.get("constants", {})
+    if not isinstance(config.get("form", ""), str) or not isinstance(constants, dict):
+        raise ValueError(f"{path} holds no config: form must be text, constants numbers by name")
+    return Config.from_dict(config)
 
 
 def best(table: str, point: Point, search: Search, hardware: str | None = None) -> Config:
     """The best config for `point`: remembered, else found by `search` and remembered.
 
     Args:
-        table: module of jagged.kernels and name of its table, such as "softmax.FORWARD".
+        table: module of jagged.kernels and name of its table, such as "softmax.forward".
         point: what the config is best for, such as (itemsize, width, mean length).
         search: called with up to five earlier bests of the same table and hardware, those of
             near points first; gives the winner and its time in microseconds.
@@ -140,7 +136,7 @@ def from_cache(
     for fields, config in _entries(remote):
         if all(fields.get(name) == wanted[name] for name in ("table", "hardware", "source")):
             distance = _distance(json.loads(fields["point"]), point)
-            text = json.dumps(_record(config), sort_keys=True)
+            text = json.dumps(config.as_dict(), sort_keys=True)
             if text not in found or distance < found[text][0]:
                 found[text] = distance, config
     return [config for _, config in sorted(found.values(), key=lambda pair: pair[0])[:limit]]
@@ -209,23 +205,11 @@ def _entries(remote: RemoteCacheBackend | None) -> Iterator[tuple[dict[str, str]
             yield parsed
 
 
-def _record(config: Config) -> dict[str, Any]:
-    """As an entry of the shipped tables: what is empty is left out."""
-    record: dict[str, Any] = {"settings": config.settings}
-    if config.form:
-        record["form"] = config.form
-    if config.constants:
-        record["constants"] = config.constants
-    return record
-
-
 def _entry(config: Config, fields: dict[str, str], microseconds: float) -> str:
     """In the shape of Helion's own entries, so that one remote cache may hold both."""
     entry = {
-        "config": json.dumps(config.settings),
+        "config": json.dumps(config.as_dict()),
         "key": {"type": "jagged", "fields": fields},
-        "form": config.form,
-        "constants": config.constants,
         "microseconds": microseconds,
     }
     return json.dumps(entry, indent=2)
@@ -237,9 +221,8 @@ def _parse(text: str) -> tuple[dict[str, str], Config] | None:
         entry = json.loads(text)
         if entry["key"]["type"] != "jagged":
             return None
-        config = Config(json.loads(entry["config"]), entry["form"], entry["constants"])
-        return entry["key"]["fields"], config
-    except (KeyError, TypeError, ValueError):
+        return entry["key"]["fields"], Config.from_dict(json.loads(entry["config"]))
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None
 
 
