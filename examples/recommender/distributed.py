@@ -26,12 +26,14 @@ class World:
         rank: of this process, from 0; rank 0 writes and prints.
         size: how many there are.
         local_rank: of this process among those of its node.
+        local_size: how many its node has.
         launched: a process group exists, maybe of one.
     """
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
+    local_size: int = 1
     launched: bool = False
 
     @property
@@ -72,8 +74,13 @@ def here() -> World:
     """The world that torchrun describes, or that of a single process."""
     if "LOCAL_RANK" not in os.environ:
         return World()
-    rank, size, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
-    return World(rank, size, local, launched=True)
+    return World(
+        rank=int(os.environ["RANK"]),
+        size=int(os.environ["WORLD_SIZE"]),
+        local_rank=int(os.environ["LOCAL_RANK"]),
+        local_size=int(os.environ["LOCAL_WORLD_SIZE"]),
+        launched=True,
+    )
 
 
 def choose_device(wanted: str, world: World) -> torch.device:

@@ -28,7 +28,7 @@ class DistributedTrainer(Trainer):
         self.best_checkpoint: int | None = None
         self.table_optimizer: Any = None
         if isinstance(model, ShardedNextItemModel):
-            parallel = tables.shard(model, self.settings, self.device)
+            parallel = tables.shard(model, self.settings, self.device, self.world)
             self.table_optimizer = parallel.fused_optimizer
         else:
             parallel = self.world.replicate(model.to(self.device))

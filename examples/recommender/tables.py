@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
+from examples.recommender.distributed import World
 from examples.recommender.model import NextItemModel
 from examples.recommender.settings import Settings
 from jagged import JaggedTensor
@@ -136,15 +137,15 @@ def require_training_ops() -> None:
         )
 
 
-def shard(model: ShardedNextItemModel, settings: Settings, device: torch.device) -> Any:
+def shard(
+    model: ShardedNextItemModel, settings: Settings, device: torch.device, world: World
+) -> Any:
     """torchrec's `DistributedModelParallel` over the model, its rows initialised.
 
     Rows are N(0, 0.02) as in `NextItemModel`, drawn in blocks that each have a generator: the same
     on any number of processes, and none draws the whole table.
     """
     torchrec = _torchrec()
-    world = distributed.get_world_size()
-    on_node = torch.cuda.device_count() if device.type == "cuda" else world
     torchrec.apply_optimizer_in_backward(
         torchrec.RowWiseAdagrad, model.tables.parameters(), {"lr": settings.table_learning_rate}
     )
@@ -154,8 +155,8 @@ def shard(model: ShardedNextItemModel, settings: Settings, device: torch.device)
         model.tables,
         by_rows,
         sharder=sharder,
-        world_size=world,
-        local_size=min(world, on_node),
+        world_size=world.size,
+        local_size=world.local_size,
         device_type=device.type,
     )
     with warnings.catch_warnings():  # of torch's new names for what torchrec calls

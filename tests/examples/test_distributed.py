@@ -53,7 +53,8 @@ class Launched:
                 stdout=self.output,
                 stderr=subprocess.STDOUT,
                 env=os.environ
-                | {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count)}
+                | {"RANK": str(rank), "WORLD_SIZE": str(count)}
+                | {"LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(count)}
                 | {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)},
             )
             for rank in range(count)

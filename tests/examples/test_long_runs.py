@@ -24,6 +24,13 @@ TINY = [
     *("--max-length", "10", "--token-budget", "64", "--device", "cpu", "--models", "sasrec"),
 ]
 
+# What torchrun tells a process that has no others.
+ALONE = dict.fromkeys(("RANK", "LOCAL_RANK", "MASTER_PORT"), "0") | {
+    "WORLD_SIZE": "1",
+    "LOCAL_WORLD_SIZE": "1",
+    "MASTER_ADDR": "localhost",
+}
+
 
 def status(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "status.json").read_text()))
@@ -202,7 +209,7 @@ def test_sharded_tables_are_never_replaced_by_others(
     run = [*TINY, "--tables", "sharded", "--out", str(tmp_path / "run")]
     with pytest.raises(SystemExit, match="--tables sharded needs torchrun"):
         train_recommender.main(run)
-    for name, value in {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}.items():
+    for name, value in ALONE.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(tables, "LOOKUP_OP", "an_operator_of_another_build")
     with pytest.raises(SystemExit, match="sharded tables need fbgemm's training kernels"):
@@ -221,8 +228,7 @@ def test_a_run_continues_the_way_it_began(
         (tmp_path / "sasrec").mkdir()
     else:
         (tmp_path / "sasrec.pt").touch()
-        environment = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_PORT": "0"}
-        for name, value in {**environment, "MASTER_ADDR": "localhost"}.items():
+        for name, value in ALONE.items():
             monkeypatch.setenv(name, value)
     (tmp_path / "settings.json").write_text(parse(run)[0].to_json())
     message = "of a run of several processes" if several else "of a run without torchrun"
@@ -235,15 +241,16 @@ def test_a_run_continues_the_way_it_began(
 
 
 def test_who_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+    for name in ALONE:
         monkeypatch.delenv(name, raising=False)
     assert here() == World()
     assert World().same("word") == "word"
     values = torch.ones(2)
     assert World().sum(values) is values
-    for name, value in {"RANK": "11", "WORLD_SIZE": "16", "LOCAL_RANK": "3"}.items():
+    seen = {"RANK": "11", "WORLD_SIZE": "16", "LOCAL_RANK": "3", "LOCAL_WORLD_SIZE": "8"}
+    for name, value in seen.items():
         monkeypatch.setenv(name, value)
-    assert here() == World(rank=11, size=16, local_rank=3, launched=True)
+    assert here() == World(rank=11, size=16, local_rank=3, local_size=8, launched=True)
 
 
 def test_every_process_of_a_node_takes_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
