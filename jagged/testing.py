@@ -211,7 +211,8 @@ def dropout_keep(seed: int, total: int, width: int, parts: int, dropout: float) 
         first = mix(t ^ seed & low)
         second = mix(first ^ seed >> 32 & low)
         for column in range(width):
-            number = mix(first + column * 0x9E3779B9 & low, second)
+            number = mix(first + column // 2 * 0x9E3779B9 & low, second)
+            number = number * 0x2C9277B5 ** (3 * (column % 2)) & low
             for part in range(parts):
                 signed = number - 2**32 if number >= 2**31 else number
                 keep[t, part, column] = signed >= (dropout - 0.5) * 2**32

@@ -142,7 +142,7 @@ def _drop(parts: Sequence[Tensor], seed: Tensor, dropout: float) -> list[Tensor]
     number = _numbers(seed, total, heads * width).view(total, heads, width)
     dropped = []
     for part in parts:
-        dropped.append(torch.where(number >= threshold, part * (1 / (1 - dropout)), 0))
+        dropped.append(part * (number >= threshold) * (1 / (1 - dropout)))
         number = number * 747796405
     return dropped
 
@@ -156,7 +156,8 @@ def _numbers(seed: Tensor, total: int, width: int) -> Tensor:
     column = torch.arange(width, dtype=torch.int32, device=seed.device)
     first = _mix(element.bitwise_xor_(seed.to(torch.int32)))
     second = _mix(first ^ (seed >> 32).to(torch.int32))
-    return _mix(first[:, None] + column.mul_(-1640531527), second[:, None])
+    number = _mix(first[:, None] + (column >> 1).mul_(-1640531527), second[:, None])
+    return number.mul_(torch.where(column % 2 == 1, 747796405**3 % 2**32, 1).to(torch.int32))
 
 
 def _mix(x: Tensor, halfway: Tensor | None = None) -> Tensor:

@@ -114,6 +114,13 @@ def exp2(x: Any) -> Any:
     )
 
 
+def reciprocal(x: Any) -> Any:
+    """1 / x in one instruction (error 1 ulp); a division takes eight."""
+    return hl.inline_asm_elementwise(
+        "rcp.approx.ftz.f32 $0, $1;", "=r,r", [x], dtype=torch.float32, is_pure=True, pack=1
+    )
+
+
 def log2(x: Any) -> Any:
     """Logarithm to the base 2 in one instruction, absolute error 2 ** -22."""
     return hl.inline_asm_elementwise(

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from jagged.kernels._column_sums import column_sums
-from jagged.kernels._device import exp, full_block
+from jagged.kernels._device import exp, full_block, reciprocal
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
 from jagged.tuning.space import Space, powers
@@ -28,8 +28,15 @@ BACKWARD = ConfigTable(
     [Space(warps=(1, 2, 4, 8, 16), BLOCK=powers(1, 64), PROGRAMS=(528, 1056, 2112))],
 )
 
-# The hash, in int32: the multipliers are 0x7FEB352D, 0x846CA68B, 0x9E3779B9 and 0x2C9277B5.
-FIRST, SECOND, COLUMN, PART = 2146121005, -2073254261, -1640531527, 747796405
+# The hash, in int32: the multipliers are 0x7FEB352D, 0x846CA68B, 0x9E3779B9, and 0x2C9277B5 with
+# its third power.
+FIRST, SECOND, COLUMN, PART, THIRD_PART = (
+    2146121005,
+    -2073254261,
+    -1640531527,
+    747796405,
+    -895109107,
+)
 
 
 def forward(
@@ -168,16 +175,19 @@ def _keys(seed: Any, index: Any) -> tuple[Any, Any]:
     return first, _mix(first ^ (whole >> 32).to(torch.int32))
 
 
-def _numbers(first: Any, second: Any, columns: Any) -> Any:
-    """One int32 for each element and column: `_mix` with the other key halfway."""
-    x = first + columns * COLUMN
+def _numbers(first: Any, second: Any, column: Any) -> Any:
+    """One int32 for each element and column: `_mix` with the other key halfway, once for two
+    columns, since the threads that own both compute it once."""
+    x = first + (column >> 1) * COLUMN
     x = ((x ^ ((x >> 16) & 0xFFFF)) * FIRST) ^ second
     x = (x ^ ((x >> 15) & 0x1FFFF)) * SECOND
-    return x ^ ((x >> 16) & 0xFFFF)
+    x = x ^ ((x >> 16) & 0xFFFF)
+    return x * (1 + (column & 1) * (THIRD_PART - 1))
 
 
-def _drop(block: Any, number: Any, threshold: Any, scale: Any) -> Any:
-    return torch.where(number >= threshold, block * scale, 0.0)
+def _share(number: Any, threshold: Any, factor: Any) -> Any:
+    """What dropout multiplies by: to select after the product would unpack what is rounded."""
+    return torch.where(number >= threshold, factor, 0.0)
 
 
 @launchable()
@@ -218,10 +228,12 @@ def _gate(
         plain = hl.load(values, [tile, column], extra_mask=inside).to(torch.float32)
         opened = hl.load(u, [tile, column], extra_mask=inside).to(torch.float32)
         if SILU:
-            opened = opened / (1.0 + exp(-opened))
+            opened = opened * reciprocal(1.0 + exp(-opened))
         centre = plain.sum(1) / width
         normed = plain - centre[:, None]
         scale = torch.rsqrt((normed * normed).sum(1) / width + eps)
+        if offsets is not None:
+            scale = torch.where(kept, scale, 0.0)
         normed = normed * scale[:, None]
         if weight is not None:
             if HEADS:
@@ -234,18 +246,15 @@ def _gate(
             else:
                 normed = normed + bias[features].to(torch.float32)[None, :]
         gated = normed * opened
-        if offsets is not None:
-            gated = torch.where(kept[:, None], gated, 0.0)
-            scale = torch.where(kept, scale, 0.0)
         if seed is not None:
             first, second = _keys(seed, tile.index)
             number = _numbers(first[:, None], second[:, None], column[None, :])
             if CONCAT:
-                opened = _drop(opened, number, threshold, factor)
+                opened = opened * _share(number, threshold, factor)
                 number = number * PART
-                plain = _drop(plain, number, threshold, factor)
+                plain = plain * _share(number, threshold, factor)
                 number = number * PART
-            gated = _drop(gated, number, threshold, factor)
+            gated = gated * _share(number, threshold, factor)
         if CONCAT:
             hl.store(out, [tile, column], opened.to(out.dtype), extra_mask=filled)
             hl.store(out, [tile, column + columns], plain.to(out.dtype), extra_mask=filled)
@@ -332,11 +341,11 @@ def _gate_backward(
                 first, second = _keys(seed, index)
                 number = _numbers(first[:, None], second[:, None], column[None, :])
                 if CONCAT:
-                    to_u = _drop(to_u, number, threshold, factor)
+                    to_u = to_u * _share(number, threshold, factor)
                     number = number * PART
-                    to_values = _drop(to_values, number, threshold, factor)
+                    to_values = to_values * _share(number, threshold, factor)
                     number = number * PART
-                block = _drop(block, number, threshold, factor)
+                block = block * _share(number, threshold, factor)
             result = normed
             if weight is not None:
                 result = result * gain
@@ -346,7 +355,7 @@ def _gate_backward(
             if CONCAT:
                 gate_change = gate_change + to_u
             if SILU:
-                share = 1.0 / (1.0 + exp(-gate))
+                share = reciprocal(1.0 + exp(-gate))
                 opened = gate * share
                 gate_change = gate_change * (share + opened * (1.0 - share))
                 block = block * opened

@@ -37,7 +37,7 @@ def norm_mul_dropout(
     element t stays is a hash of the seed and of this place, the same on every device::
 
         a = mix(t ^ seed % 2^32)        b = mix(a ^ seed >> 32)
-        n = mix(a + c * 0x9E3779B9, b) * 0x2C9277B5^j
+        n = mix(a + (c >> 1) * 0x9E3779B9, b) * 0x2C9277B5^(j + 3 (c & 1))
         kept where n, a signed number, is at least (dropout - 1/2) * 2^32
 
     all modulo 2^32. `mix(x, b)` is `x ^= x >> 16; x *= 0x7FEB352D; x ^= b; x ^= x >> 15;
@@ -53,7 +53,7 @@ def norm_mul_dropout(
         silu: the gate is `silu(u)`.
         concat: the result is gate, values and their product beside each other.
         dropout: the probability p with which a number becomes 0, in [0, 1); the others are
-            multiplied by 1 / (1 - p).
+            multiplied by 1 / (1 - p). As in torch, NaN and infinity survive as NaN.
         seed: [1] int64 on the device of `values`: the same seed drops the same numbers. None to
             draw one from the device's generator, so that `torch.manual_seed` decides, nothing waits
             for the device, and a CUDA graph draws another at each replay. Without dropout it is
