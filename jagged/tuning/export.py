@@ -11,17 +11,16 @@ all, is compared before each launch; another value is a `ValueError` that names 
 
 import argparse
 import ast
-import contextlib
 import dataclasses
 import inspect
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module, metadata
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
-from unittest import mock
+from typing import Any
 
 import torch
 from helion.runtime.triton import helpers
@@ -29,50 +28,42 @@ from torch import Tensor
 
 from jagged.tuning import _standalone, operands
 from jagged.tuning._bundle import Bundle, module_of
-from jagged.tuning.configs import Config, ConfigTable
+from jagged.tuning.cases import Case
+from jagged.tuning.configs import CPU, Config, ConfigTable, capability_of, use_tables
 from jagged.tuning.launch import INT32_LIMIT, Launchable
 from jagged.tuning.operands import Shape
+from jagged.tuning.plan import Launch, Observed, observe
+from jagged.tuning.tables import Capability
 
 _RUNTIME = ("Config", "Table", "Kernel", "launch")
 _HELPERS = "helion_triton_helpers."
 _PERMITTED = {"torch", "triton", "math", "functools", "typing", "collections"}
 
 
-class _Launch(NamedTuple):
-    kernel: Launchable
-    config: Config
-    args: tuple[Any, ...]
+@dataclass(frozen=True)
+class _Call(Case):
+    """A call with offsets of a dtype."""
+
+    offsets: torch.dtype = torch.int64
+
+    def arguments(self, direction: str, device: str) -> tuple[Any, ...]:
+        return operands.make(
+            self.op, direction, self.shape, self.dtype, self.offsets, device, self.options
+        )
 
 
 class _Trace:
     """What one call of an op picks and launches; nothing runs."""
 
-    def __init__(self) -> None:
-        self.launches: list[_Launch] = []
+    def __init__(self, seen: Observed) -> None:
+        self.launches = seen.launches
+        configs = dict.fromkeys(launch.config for launch in self.launches)
+        self.numbers = {config: number for number, config in enumerate(configs)}
         self.picks: dict[int, dict[tuple[int, int], Config]] = {}
-        self.numbers: dict[Config, int] = {}
-
-    @contextlib.contextmanager
-    def recording(self) -> Iterator[None]:
-        choose = ConfigTable.pick
-
-        def pick(table: ConfigTable, values: Tensor, width: int, rows: int) -> Config:
-            config = choose(table, values, width, rows)
+        for table, (itemsize, width, _), config in seen.picks:
             known = self.picks.setdefault(id(table), {})
-            case = values.element_size(), width
-            if known.setdefault(case, config) is not config:
-                raise ValueError(f"one call picks two configs for {case}, which a file cannot hold")
-            return config
-
-        def launch(kernel: Launchable, config: Config, *args: Any) -> None:
-            self.numbers.setdefault(config, len(self.numbers))
-            self.launches.append(_Launch(kernel, config, args))
-
-        with (
-            mock.patch.object(ConfigTable, "pick", pick),
-            mock.patch.object(Launchable, "__call__", launch),
-        ):
-            yield
+            if known.setdefault((itemsize, width), config) is not config:
+                raise ValueError(f"one call picks two configs of {table}, which a file cannot hold")
 
 
 def export(
@@ -82,6 +73,7 @@ def export(
     dtype: torch.dtype,
     offsets_dtype: torch.dtype = torch.int64,
     options: Mapping[str, int] | None = None,
+    capability: Capability | None = None,
 ) -> str:
     """Source of a file whose function `forward` or `backward` runs `op` without Helion and jagged.
 
@@ -92,16 +84,18 @@ def export(
         dtype: of the values.
         offsets_dtype: torch.int32 or torch.int64.
         options: those of the op, see `jagged.tuning.operands`.
+        capability: of the GPU whose config to take, such as (9, 0); None for the one that is here,
+            and without one for the oldest that has configs.
 
     Raises:
         ValueError: an unknown name, or code that needs Helion when it runs.
     """
-    device = "cuda" if torch.cuda.is_available() else "meta"
-    args = operands.make(op, direction, shape, dtype, offsets_dtype, device, options)
-    module = import_module(f"jagged.kernels.{op}")
-    trace = _Trace()
-    with trace.recording():
-        getattr(module, direction)(*args)
+    here = torch.cuda.is_available()
+    if capability is None:
+        capability = capability_of(torch.device("cuda")) if here else CPU
+    call = _Call(op, shape, dtype, options or {}, offsets=offsets_dtype)
+    module = import_module(f"jagged.kernels.{_known(op)}")
+    trace = _Trace(observe(call, direction, capability, "cuda" if here else "meta"))
     if not trace.launches:
         raise ValueError(f"{op} launches no kernel of jagged for {shape}")
     generated = _Generated()
@@ -132,6 +126,12 @@ def export(
     return text
 
 
+def _known(op: str) -> str:
+    if op not in operands.OPS:
+        raise ValueError(f"op must be one of {', '.join(operands.OPS)}, got {op!r}")
+    return op
+
+
 class _Generated:
     """Helion's code of each launch, with names that differ between launches."""
 
@@ -141,7 +141,7 @@ class _Generated:
         self.names: set[str] = set()
         self._helpers: set[str] = set()
 
-    def add(self, launch: _Launch) -> str:
+    def add(self, launch: Launch) -> str:
         """Include the code of a launch; gives the name of its launcher."""
         kernel, config, args = launch
         wide = any(_is_wide(arg) for arg in args if isinstance(arg, Tensor))
@@ -227,7 +227,7 @@ def _dynamic(kernel: Launchable) -> list[tuple[int, ...] | None]:
     ]
 
 
-def _key(launch: _Launch, number: int) -> str:
+def _key(launch: Launch, number: int) -> str:
     """The key of a variant, as source."""
     facts = map(_standalone._fact, launch.args, _dynamic(launch.kernel))
     return repr((number, *facts))
@@ -341,6 +341,8 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--option", action="append", default=[], metavar="NAME=NUMBER", help="of the op"
     )
+    parser.add_argument("--capability", type=_capability, help="such as 9.0; of this GPU if not")
+    parser.add_argument("--tables", type=Path, help="a folder of tables that come first")
     parser.add_argument("--output", type=Path, help="the file; OP_DIRECTION.py if not given")
     parser.set_defaults(run=run)
 
@@ -352,25 +354,25 @@ def _shape(text: str) -> Shape:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def _capability(text: str) -> Capability:
+    major, _, minor = text.partition(".")
+    if not (major.isdecimal() and minor.isdecimal()):
+        raise argparse.ArgumentTypeError(f"a compute capability is such as 9.0, got {text!r}")
+    return int(major), int(minor)
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Write the file that the command line asks for; the exit status."""
-    options = {}
-    for text in arguments.option:
-        name, _, number = text.partition("=")
-        if not number.isdecimal():
-            raise SystemExit(f"--option takes NAME=NUMBER, got {text!r}")
-        options[name] = int(number)
-    try:
-        text = export(
-            arguments.op,
-            arguments.direction,
-            arguments.shape,
-            getattr(torch, arguments.dtype),
-            getattr(torch, arguments.offsets),
-            options,
-        )
-    except ValueError as error:
-        raise SystemExit(f"export: {error}") from error
+    use_tables(arguments.tables)
+    text = export(
+        arguments.op,
+        arguments.direction,
+        arguments.shape,
+        getattr(torch, arguments.dtype),
+        getattr(torch, arguments.offsets),
+        operands.parse_options(arguments.option),
+        arguments.capability,
+    )
     path = arguments.output or Path(f"{arguments.op}_{arguments.direction}.py")
     path.write_text(text)
     print(f"{path}: {arguments.direction} of {arguments.op}, {len(text.splitlines())} lines")

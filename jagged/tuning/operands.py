@@ -5,7 +5,7 @@ On the device "meta" they have shapes and dtypes but no memory; elsewhere they h
 and lengths that are uniform in 0 .. 2 x the mean.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -69,6 +69,21 @@ def parse_shape(text: str) -> Shape:
     if missing:
         raise ValueError(f"a shape needs rows and length, got {text!r}")
     return Shape(**sizes)
+
+
+def parse_options(texts: Sequence[str]) -> dict[str, int]:
+    """Options of an op from texts such as "bias=1".
+
+    Raises:
+        ValueError: a text is no name and number.
+    """
+    options = {}
+    for text in texts:
+        name, _, number = text.partition("=")
+        if not number.isdecimal():
+            raise ValueError(f"--option takes NAME=NUMBER, got {text!r}")
+        options[name] = int(number)
+    return options
 
 
 @dataclass(frozen=True)

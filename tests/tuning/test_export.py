@@ -1,6 +1,5 @@
 """The exported file: what it imports, what it refuses, and the command that writes it."""
 
-import argparse
 import ast
 import subprocess
 import sys
@@ -10,7 +9,9 @@ import pytest
 import torch
 
 from jagged.eager import sum as eager_sum
-from jagged.tuning import export, operands
+from jagged.tuning import export, operands, tables
+from jagged.tuning.__main__ import main
+from jagged.tuning.configs import use_tables
 from jagged.tuning.operands import Shape, parse_shape
 
 SHAPE = Shape(rows=4, length=6, width=8)
@@ -50,10 +51,7 @@ def imported(text: str) -> set[str]:
 
 
 def command_line(*arguments: str) -> int:
-    parser = argparse.ArgumentParser()
-    export.register(parser.add_subparsers(required=True))
-    chosen = parser.parse_args(["export", *arguments])
-    return int(chosen.run(chosen))
+    return main(["export", *arguments])
 
 
 def test_runs_alone_and_refuses_what_it_was_not_made_for(tmp_path: Path) -> None:
@@ -122,6 +120,8 @@ def test_the_command_writes_the_file(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["sum", "--shape", "rows=4,size=3"], "a shape has columns, heads, length"),
         (["sum", "--shape", "rows=0,length=3"], "rows must be at least 1, got 0"),
         (["summ", "--shape", "rows=1,length=3"], "invalid choice: 'summ'"),
+        (["sum", "--shape", "rows=1,length=3", "--capability", "sm90"], "such as 9.0, got 'sm90'"),
+        (["sum", "--shape", "rows=1,length=3", "--tables", "none"], "must be a folder with tables"),
     ],
 )
 def test_refuses_on_the_command_line(
@@ -132,6 +132,18 @@ def test_refuses_on_the_command_line(
     assert message in capsys.readouterr().err
 
 
+def test_takes_the_config_of_the_users_table(tmp_path: Path) -> None:
+    entries = {(4, 8, 4): {"block_sizes": [2, 8, 16], "num_warps": 2}}
+    tables.write(tmp_path, "_rows", (8, 0), {"reduce_rows": entries})
+    shape = ["--shape", "rows=4,length=6,width=8", "--dtype", "float32"]
+    for capability, mine in (("8.0", True), ("7.0", False)):
+        path = tmp_path / f"{capability}.py"
+        given = ["--tables", str(tmp_path), "--capability", capability, "--output", str(path)]
+        assert command_line("sum", *shape, *given) == 0
+        assert ("'block_sizes': [2, 8, 16]" in path.read_text()) == mine
+    use_tables(None)
+
+
 @pytest.mark.parametrize(
     ("option", "message"),
     [
@@ -139,9 +151,10 @@ def test_refuses_on_the_command_line(
         ("bias", "--option takes NAME=NUMBER, got 'bias'"),
     ],
 )
-def test_refuses_options(option: str, message: str) -> None:
-    with pytest.raises(SystemExit, match=message):
+def test_refuses_options(option: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
         command_line("sum", "--shape", "rows=4,length=6", "--option", option)
+    assert message in capsys.readouterr().err
 
 
 def test_a_shape_is_what_was_said() -> None:
