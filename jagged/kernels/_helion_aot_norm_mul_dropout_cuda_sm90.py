@@ -9,9 +9,9 @@ POINTS__gate = {
     (2, 128, 1): 1,
     (2, 512, 1): 2,
     (2, 4096, 1): 3,
-    (4, 32, 1): 4,
-    (4, 128, 1): 5,
-    (4, 512, 1): 6,
+    (4, 32, 1): 0,
+    (4, 128, 1): 1,
+    (4, 512, 1): 4,
     (4, 4096, 1): 3,
 }
 
@@ -19,30 +19,24 @@ POINTS__gate = {
 def key__gate(itemsize: int, width: int, length: int) -> int:
     """Index of the config."""
     if width < 128:
-        if itemsize < 4:
-            return 0
-        return 4
+        return 0
     if width < 512:
-        if itemsize < 4:
-            return 1
-        return 5
+        return 1
     if width < 2048:
         if itemsize < 4:
             return 2
-        return 6
+        return 4
     return 3
 
 
 def autotune__gate(itemsize: int, width: int, length: int) -> dict:
     """The config."""
     _C = [
-        {'block_sizes': [64], 'num_warps': 4},
+        {'block_sizes': [16], 'num_warps': 2},
         {'block_sizes': [16], 'num_warps': 4},
-        {'block_sizes': [4], 'num_warps': 4},
+        {'block_sizes': [1], 'num_warps': 1},
         {'block_sizes': [1], 'num_warps': 8},
-        {'block_sizes': [32], 'num_warps': 4},
         {'block_sizes': [8], 'num_warps': 4},
-        {'block_sizes': [2], 'num_warps': 4},
     ]
     return _C[key__gate(itemsize, width, length)]
 
@@ -54,7 +48,7 @@ POINTS__gate_backward = {
     (2, 4096, 1): 3,
     (4, 32, 1): 0,
     (4, 128, 1): 1,
-    (4, 512, 1): 2,
+    (4, 512, 1): 4,
     (4, 4096, 1): 3,
 }
 
@@ -66,16 +60,19 @@ def key__gate_backward(itemsize: int, width: int, length: int) -> int:
     if width < 512:
         return 1
     if width < 2048:
-        return 2
+        if itemsize < 4:
+            return 2
+        return 4
     return 3
 
 
 def autotune__gate_backward(itemsize: int, width: int, length: int) -> dict:
     """The config."""
     _C = [
-        {'num_warps': 4, 'constants': {'BLOCK': 32, 'PROGRAMS': 1056}},
-        {'num_warps': 4, 'constants': {'BLOCK': 8, 'PROGRAMS': 528}},
-        {'num_warps': 4, 'constants': {'BLOCK': 2, 'PROGRAMS': 1056}},
+        {'num_warps': 4, 'constants': {'BLOCK': 16, 'PROGRAMS': 2112}},
+        {'num_warps': 4, 'constants': {'BLOCK': 8, 'PROGRAMS': 1056}},
+        {'num_warps': 4, 'constants': {'BLOCK': 4, 'PROGRAMS': 2112}},
         {'num_warps': 16, 'constants': {'BLOCK': 1, 'PROGRAMS': 528}},
+        {'num_warps': 4, 'constants': {'BLOCK': 4, 'PROGRAMS': 528}},
     ]
     return _C[key__gate_backward(itemsize, width, length)]
