@@ -79,7 +79,9 @@ def backward(
     if offsets is not None:
         outside = _outside(offsets, total)
         gate, normal = clear(gate, outside), clear(normal, outside)
-        grads = [clear(contiguous_copy(part), outside) for part in grads]
+        if seed is None:  # else they are copies already
+            grads = [contiguous_copy(part) for part in grads]
+        grads = [clear(part, outside) for part in grads]
     normed = normal
     if weight is not None:
         normed = normed * _per_feature(weight, by_head, wide)
@@ -142,8 +144,8 @@ def _drop(parts: Sequence[Tensor], seed: Tensor, dropout: float) -> list[Tensor]
     number = _numbers(seed, total, heads * width).view(total, heads, width)
     dropped = []
     for part in parts:
-        dropped.append(part * (number >= threshold) * (1 / (1 - dropout)))
-        number = number * 747796405
+        dropped.append((part * (number >= threshold)).mul_(1 / (1 - dropout)))
+        number *= 747796405
     return dropped
 
 
@@ -153,11 +155,12 @@ def _numbers(seed: Tensor, total: int, width: int) -> Tensor:
     Products of int32 wrap, and `>>` keeps the sign, hence the `&`.
     """
     element = torch.arange(total, dtype=torch.int32, device=seed.device)
-    column = torch.arange(width, dtype=torch.int32, device=seed.device)
+    pair = torch.arange((width + 1) // 2, dtype=torch.int32, device=seed.device)
     first = _mix(element.bitwise_xor_(seed.to(torch.int32)))
     second = _mix(first ^ (seed >> 32).to(torch.int32))
-    number = _mix(first[:, None] + (column >> 1).mul_(-1640531527), second[:, None])
-    return number.mul_(torch.where(column % 2 == 1, 747796405**3 % 2**32, 1).to(torch.int32))
+    even = _mix(first[:, None] + pair.mul_(-1640531527), second[:, None])
+    odd = even * 747796405 * 747796405 * 747796405
+    return torch.stack([even, odd], 2).flatten(1)[:, :width].contiguous()
 
 
 def _mix(x: Tensor, halfway: Tensor | None = None) -> Tensor:
