@@ -3,6 +3,7 @@
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -89,11 +90,13 @@ def module_of(kernel: Launchable) -> ModuleType:
     return sys.modules[kernel.function.__module__]
 
 
+@cache
 def _lines(module: ModuleType) -> list[bytes]:
     assert module.__file__ is not None
     return Path(module.__file__).read_bytes().splitlines(keepends=True)
 
 
+@cache
 def _definitions(module: ModuleType) -> dict[str, ast.stmt]:
     """The statement of a module that binds each of its globals."""
     bound: dict[str, ast.stmt] = {}

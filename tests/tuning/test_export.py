@@ -1,8 +1,10 @@
 """The exported file: what it imports, what it refuses, and the command that writes it."""
 
 import ast
+import builtins
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import torch
 from jagged.eager import sum as eager_sum
 from jagged.tuning import export, operands, tables
 from jagged.tuning.__main__ import main
+from jagged.tuning._bundle import Bundle, _used
 from jagged.tuning.configs import use_tables
 from jagged.tuning.operands import Shape, parse_shape
 
@@ -84,6 +87,29 @@ def test_runs_alone_and_refuses_what_it_was_not_made_for(tmp_path: Path) -> None
     assert "offsets is torch.int32 [any], not torch.int64 [any]" in wrong[3]
     assert "values is torch.float32 [any, 8] with 64-bit addresses, not torch.float32" in wrong[4]
     assert "was not generated for this call" in wrong[4]
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("op", operands.OPS)
+def test_the_host_code_of_every_op_is_complete(op: str, direction: str) -> None:
+    """Each name that it reads is one of Python's, or defined, imported or made in the file."""
+    bundle = Bundle(set())
+    assert bundle.add(import_module(f"jagged.kernels.{op}"), direction) == direction
+    source = "\n".join([*bundle.imports, *bundle.definitions])
+    tree = ast.parse(source)
+    known = {"Tensor", *dir(builtins), *bundle.objects}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            known.add(node.name)
+        elif isinstance(node, ast.arg):
+            known.add(node.arg)
+        elif isinstance(node, ast.alias):
+            known.add(node.asname or node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            known.add(node.id)
+    unknown = {name.id for name in _used(tree) if isinstance(name, ast.Name)} - known
+    assert not unknown, source
+    assert not any(isinstance(node, ast.alias) and "jagged" in node.name for node in ast.walk(tree))
 
 
 def test_the_header_says_what_the_file_is_for() -> None:
