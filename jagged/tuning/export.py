@@ -287,11 +287,10 @@ def _header(
     used = [f"    {launch.kernel.function.__name__}: {launch.config}" for launch in trace.launches]
     sizes = {name: value for name, value in dataclasses.asdict(shape).items() if value}
     given = ", ".join(f"{name}={value}" for name, value in {**sizes, **options}.items())
-    versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("helion", "jagged-layers"))
     return f'''"""The {direction} of {op} as Triton kernels: needs torch and Triton alone.
 
 Generated for {dtype} values and {offsets_dtype} offsets, {given},
-by {versions} (both BSD-3-Clause).
+by jagged with Helion {metadata.version("helion")} (both BSD-3-Clause).
 The function `{direction}` takes the arguments of `jagged.kernels.{op}.{direction}`. The number of
 rows and elements is free; a call that the code was not generated for is a ValueError. Configs:
 
