@@ -122,6 +122,19 @@ def _token_layer_norm(args: tuple[Any, ...]) -> Call:
     return Call(values.dtype, rows, values.shape[0], sizes, options)
 
 
+def _norm_mul_dropout(args: tuple[Any, ...]) -> Call:
+    values, _, weight, _, _, silu, concat, dropout, _, offsets = args
+    rows = values.shape[0] if offsets is None else offsets.shape[0] - 1
+    sizes = {"width": values.shape[-1]}
+    if values.ndim == 3:
+        sizes["heads"] = values.shape[1]
+    chosen = {"plain": weight is None, "silu": silu, "concat": concat}
+    options = {name: 1 for name, given in chosen.items() if given}
+    if dropout > 0:
+        options["dropout"] = max(round(100 * dropout), 1)
+    return Call(values.dtype, rows, values.shape[0], sizes, options)
+
+
 def _dense_bmm(args: tuple[Any, ...]) -> Call:
     call = _values(args, **({} if args[3] is None else {"bias": 1}))
     call = call._replace(sizes={**call.sizes, "columns": args[2].shape[2]})
@@ -156,6 +169,7 @@ READERS: dict[str, Callable[[tuple[Any, ...]], Call]] = {
     "softmax": lambda args: _limited(args, _values(args), 2),
     "layer_norm": lambda args: _values(args, **({"plain": 1} if args[2] is None else {})),
     "token_layer_norm": _token_layer_norm,
+    "norm_mul_dropout": _norm_mul_dropout,
     "dense_add": lambda args: _padded(args, args[2].shape[1]),
     "padded_add": lambda args: _padded(args, args[2].shape[1]),
     "row_add": lambda args: _values(args),

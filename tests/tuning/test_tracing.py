@@ -29,6 +29,9 @@ def calls_every_op(dtype: torch.dtype = torch.float32) -> None:
     ops.layer_norm(values, OFFSETS, weight, weight)
     ops.token_layer_norm(values, weight, weight, offsets=OFFSETS)
     ops.token_layer_norm(values)
+    heads = values.unflatten(1, (2, 3))
+    ops.norm_mul_dropout(heads, heads, concat=True, dropout=0.1, offsets=OFFSETS)
+    ops.norm_mul_dropout(values, values, weight, weight, silu=True)
     ops.dense_add(values, OFFSETS, torch.randn(3, 5, width, dtype=dtype))
     ops.padded_add(values, OFFSETS, torch.randn(3, 5, width, dtype=dtype))
     ops.row_add(values, OFFSETS, torch.randn(3, width, dtype=dtype))
@@ -59,6 +62,9 @@ def test_every_op_is_seen(tmp_path: Path) -> None:
     assert found["softmax"][0].options == {"max_length": 4}
     assert [case.options for case in found["layer_norm"]] == [{"plain": 1}, {}]
     assert found["token_layer_norm"][1].shape == Shape(8, 1, 6)
+    gated = [(case.shape, case.options) for case in found["norm_mul_dropout"]]
+    by_head = Shape(3, 2, 3, heads=2), {"plain": 1, "concat": 1, "dropout": 10}
+    assert gated == [by_head, (Shape(8, 1, 6), {"silu": 1})]
     assert found["dense_bmm"][0].shape == Shape(3, 2, 6, columns=4)
     assert found["dense_bmm"][0].options == {"bias": 1}
     assert found["jagged_bmm"][0].shape == Shape(3, 2, 6, columns=2)
