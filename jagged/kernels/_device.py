@@ -72,6 +72,14 @@ def finite(peak: Any) -> Any:
     return torch.where(peak > lowest, peak, lowest)
 
 
+def summand(block: Any, EXACT: bool) -> Any:
+    """Elements as they are added up: float64 if EXACT, for float32, else float32.
+
+    Sums of float32 numbers that cancel are then right to the last bit; the memory is as busy as ever.
+    """
+    return block.to(torch.float64) if EXACT else block.to(torch.float32)
+
+
 def exp(x: Any) -> Any:
     """e to the x in two instructions (error 2 ulp); `torch.exp` is a precise library call."""
     return exp2(x * LOG2_E)

@@ -10,7 +10,7 @@ import helion.language as hl
 import torch
 from torch import Tensor
 
-from jagged.kernels._device import cut, narrow, whole_blocks
+from jagged.kernels._device import cut, narrow, summand, whole_blocks
 from jagged.kernels._elements import (
     bisection,
     bit_length,
@@ -60,16 +60,18 @@ def reduce_rows(values: Tensor, offsets: Tensor, table: ConfigTable, mean: bool)
     matrix, target = merged(values, 1), merged(out, 1)
     total, width = matrix.shape
     config = table.pick(values, width, rows)
+    exact = values.element_size() == 4
     pieces = min(total // rows // SPLIT_LENGTH, SPLIT_PROGRAMS // rows)
     if pieces > 1 and config.form == "row":
-        partial = torch.empty((rows, pieces, width), dtype=torch.float32, device=values.device)
-        _reduce_pieces(config, matrix, offsets, partial, mean, *config.constants.values())
+        dtype = torch.float64 if exact else torch.float32
+        partial = torch.empty((rows, pieces, width), dtype=dtype, device=values.device)
+        _reduce_pieces(config, matrix, offsets, partial, mean, exact, *config.constants.values())
         target.copy_(partial.sum(1))
     elif config.form == "row":
         small = narrow(matrix)
-        _reduce_row(config, matrix, offsets, target, mean, small, *config.constants.values())
+        _reduce_row(config, matrix, offsets, target, mean, small, exact, *config.constants.values())
     else:
-        _reduce_rows(config, matrix, offsets, target, mean, values.element_size() == 4)
+        _reduce_rows(config, matrix, offsets, target, mean, exact)
     return out
 
 
@@ -96,6 +98,7 @@ def _reduce_row(
     out: Tensor,
     MEAN: hl.constexpr,
     NARROW: hl.constexpr,
+    EXACT: hl.constexpr,
     DEEP: hl.constexpr,
     BLOCK: hl.constexpr,
 ) -> None:
@@ -111,13 +114,13 @@ def _reduce_row(
         last = whole * step + place
         inside = (last < length)[:, :, None]
         ending = hl.load(values, [begin + last, features], extra_mask=inside)
-        sums = ending.to(torch.float32).sum(1)
+        sums = summand(ending, EXACT).sum(1)
         for i in hl.grid(whole):
             block = values[begin + i * step + place, features]
-            sums = sums + block.to(torch.float32).sum(1)
+            sums = sums + summand(block, EXACT).sum(1)
         result = sums.sum(0)
         if MEAN:
-            result = result / torch.where(length > 0, length, 1).to(torch.float32)
+            result = result / summand(torch.where(length > 0, length, 1), EXACT)
         out[tile_row.begin, features] = result.to(out.dtype)
 
 
@@ -125,30 +128,18 @@ def _reduce_row(
 def _reduce_rows(
     values: Tensor, offsets: Tensor, out: Tensor, MEAN: hl.constexpr, EXACT: hl.constexpr
 ) -> None:
-    """values [T, D], offsets [B + 1], out [B, D].
-
-    EXACT, for float32, keeps what each addition rounds off (Kahan): a long row among short ones has
-    many additions one after another.
-    """
+    """values [T, D], offsets [B + 1], out [B, D]."""
     rows = offsets.size(0) - 1
     width = hl.specialize(values.size(1))
     for tile_row, features in hl.tile([rows, width]):
         begin = offsets[tile_row]
         length = offsets[tile_row.index + 1] - begin
-        sums = hl.zeros([tile_row, features], dtype=torch.float32)
-        excess = hl.zeros([tile_row, features], dtype=torch.float32)
+        sums = summand(hl.zeros([tile_row, features], dtype=torch.float32), EXACT)
         for tile in hl.jagged_tile(length):
             block = values[begin[:, None] + tile.index[None, :], features]
-            more = block.to(torch.float32).sum(1)
-            if EXACT:
-                more = more - excess
-                larger = sums + more
-                excess = (larger - sums) - more
-                sums = larger
-            else:
-                sums = sums + more
+            sums = sums + summand(block, EXACT).sum(1)
         if MEAN:
-            sums = sums / torch.where(length > 0, length, 1).to(torch.float32)[:, None]
+            sums = sums / summand(torch.where(length > 0, length, 1), EXACT)[:, None]
         out[tile_row, features] = sums.to(out.dtype)
 
 
@@ -158,6 +149,7 @@ def _reduce_pieces(
     offsets: Tensor,
     partial: Tensor,
     MEAN: hl.constexpr,
+    EXACT: hl.constexpr,
     DEEP: hl.constexpr,
     BLOCK: hl.constexpr,
 ) -> None:
@@ -179,13 +171,13 @@ def _reduce_pieces(
         last = whole * step + place
         inside = (last < length)[:, :, None]
         ending = hl.load(values, [begin + last, features], extra_mask=inside)
-        sums = ending.to(torch.float32).sum(1)
+        sums = summand(ending, EXACT).sum(1)
         for i in hl.grid(whole):
             block = values[begin + i * step + place, features]
-            sums = sums + block.to(torch.float32).sum(1)
+            sums = sums + summand(block, EXACT).sum(1)
         result = sums.sum(0)
         if MEAN:
-            result = result / torch.where(all_length > 0, all_length, 1).to(torch.float32)
+            result = result / summand(torch.where(all_length > 0, all_length, 1), EXACT)
         partial[tile_row.begin, piece.begin, features] = result
 
 

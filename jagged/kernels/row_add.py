@@ -9,7 +9,7 @@ from torch import Tensor
 
 from jagged.kernels import sum as row_sum
 from jagged.kernels._copies import ELEMENTS, SPACE, filled_only
-from jagged.kernels._device import narrow, span, tail_bits, whole_blocks
+from jagged.kernels._device import narrow, span, summand, tail_bits, whole_blocks
 from jagged.kernels._elements import (
     bisection,
     bit_length,
@@ -56,7 +56,7 @@ def backward(
             target, bits = merged(filled, 1), tail_bits(total)
             _both_gradients(
                 config, matrix, offsets, target, merged(sums, 1), 1 << bits, bits,
-                narrow(matrix, target), *config.constants.values(),
+                narrow(matrix, target), grad.element_size() == 4, *config.constants.values(),
             )  # fmt: skip
             return filled, sums
     return (
@@ -98,6 +98,7 @@ def _both_gradients(
     parts: int,
     bits: int,
     NARROW: hl.constexpr,
+    EXACT: hl.constexpr,
     DEEP: hl.constexpr,
     BLOCK: hl.constexpr,
 ) -> None:
@@ -117,12 +118,12 @@ def _both_gradients(
         last = whole * step + place
         inside = (last < kept)[:, :, None]
         ending = hl.load(grad, [begin + last, features], extra_mask=inside)
-        added = ending.to(torch.float32).sum(1)
+        added = summand(ending, EXACT).sum(1)
         for i in hl.grid(whole):
             index = begin + i * step + place
             block = grad[index, features]
             filled[index, features] = block
-            added = added + block.to(torch.float32).sum(1)
+            added = added + summand(block, EXACT).sum(1)
         within = (last < length)[:, :, None]
         hl.store(filled, [begin + last, features], ending, extra_mask=within)
         if tile_row.begin < rows:
