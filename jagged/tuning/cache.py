@@ -63,7 +63,7 @@ def save(
     if kernel is not None:
         spec = kernel.bind(config, args).config_spec
         settings = helion.Config(**config.settings).minimize(spec).config
-        config = Config(settings, config.form, config.constants)
+        config = Config(settings, config.form, config.constants, config.maxnreg)
     _write(Path(path), json.dumps(config.as_dict(), indent=2))
 
 

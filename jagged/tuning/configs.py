@@ -31,33 +31,49 @@ CPU: Capability = (0, 0)  # of Triton's interpreter, which runs any config
 
 
 class Config:
-    """One way to run a kernel. Compared by identity: it is part of a launcher's key."""
+    """One way to run a kernel. Compared by identity: it is part of a launcher's key.
 
-    __slots__ = ("constants", "form", "settings")
+    Args:
+        settings: of Helion.
+        form: which of several kernels.
+        constants: compile-time arguments of the kernel, by name.
+        maxnreg: the most registers a thread, 0 for as many as it takes. A setting of Helion for
+            persistent grids alone; the launcher hands it to Triton for any.
+    """
+
+    __slots__ = ("constants", "form", "maxnreg", "settings")
 
     def __init__(
         self,
         settings: Mapping[str, Any],
         form: str = "",
         constants: Mapping[str, int] | None = None,
+        maxnreg: int = 0,
     ) -> None:
         self.settings = dict(settings)
         self.form = form
         self.constants = dict(constants or {})
+        self.maxnreg = maxnreg
 
     def __repr__(self) -> str:
-        return f"Config({self.settings}, form={self.form!r}, constants={self.constants})"
+        return f"Config({self.as_dict()})"
+
+    @property
+    def launch_options(self) -> dict[str, int]:
+        """What Triton takes at a launch and Helion does not pass on."""
+        return {"maxnreg": self.maxnreg} if self.maxnreg else {}
 
     def as_dict(self) -> dict[str, Any]:
-        """As tables have it: the settings, and form and constants where there are any."""
-        extra = {"form": self.form, "constants": self.constants}
+        """As tables have it: the settings, and the rest where there is any."""
+        extra = {"form": self.form, "constants": self.constants, "maxnreg": self.maxnreg}
         return self.settings | {name: value for name, value in extra.items() if value}
 
     @classmethod
     def from_dict(cls, config: Mapping[str, Any]) -> "Config":
         """The inverse of `as_dict`."""
-        settings = {k: v for k, v in config.items() if k not in ("form", "constants")}
-        return cls(settings, config.get("form", ""), config.get("constants"))
+        settings = {k: v for k, v in config.items() if k not in ("form", "constants", "maxnreg")}
+        form, constants = config.get("form", ""), config.get("constants")
+        return cls(settings, form, constants, config.get("maxnreg", 0))
 
 
 class Found(NamedTuple):
@@ -125,7 +141,7 @@ class ConfigTable:
         """The `Config` of a dictionary, always the same object for equal ones."""
         made = Config.from_dict(config)
         # The order of the constants counts, that of the settings does not.
-        key = json.dumps([made.form, made.constants, sorted(made.settings.items())])
+        key = json.dumps([made.form, made.constants, made.maxnreg, sorted(made.settings.items())])
         with _lock:
             return self._configs.setdefault(key, made)
 

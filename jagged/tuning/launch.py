@@ -167,7 +167,7 @@ class Launchable:
                 compiled = function
                 if device.type == "cuda":
                     _keep_sizes_general(function, self._tensor_names(args))
-                    compiled = _Direct(function, device)
+                    compiled = _Direct(function, device, config.launch_options)
                 if len(self._compiled) >= MAX_ENTRIES:
                     self._compiled.pop(next(iter(self._compiled)))
                 self._compiled[key] = compiled
@@ -211,8 +211,11 @@ class _Direct:
     addresses and on the class of each integer (1, a multiple of 16, beyond 32 bits).
     """
 
-    def __init__(self, function: Callable[..., None], device: torch.device) -> None:
+    def __init__(
+        self, function: Callable[..., None], device: torch.device, options: Mapping[str, int]
+    ) -> None:
         self._function = function
+        self._options = options
         self._device = device.index
         self._kernels: dict[tuple[object, ...], Any] = {}
 
@@ -238,6 +241,7 @@ class _Direct:
         kernel = self._kernels.get(key)
         if kernel is None or knobs.runtime.launch_enter_hook.calls:
             # Compiles where need be, and calls a profiler's hooks.
+            options |= self._options
             self._kernels[key] = jit.run(*args, grid=grid, warmup=False, **options)
             return
         x, y, z = (*grid, 1, 1)[:3]

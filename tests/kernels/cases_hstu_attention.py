@@ -8,6 +8,7 @@ from tests.kernels.cases import Case, Make
 
 SMALL = Config({"num_warps": 4}, constants={"BLOCK_Q": 16, "BLOCK_K": 16})
 LARGE = Config({"num_warps": 4}, "direct", {"BLOCK_Q": 32, "BLOCK_K": 32})
+HELD = Config({"num_warps": 4}, constants={"BLOCK_Q": 16, "BLOCK_K": 32, "HELD": 1})
 SHORT = Config(
     {"num_warps": 4},
     "short",
@@ -94,7 +95,7 @@ CASES = [
         "hstu_attention",
         "forward",
         forward(False),
-        {"list": {"FORWARD": SMALL}},
+        {"list": {"FORWARD": SMALL}, "held": {"FORWARD": HELD}},
         product=True,
         spills=frozenset({"FORWARD-(4, 128, 256)"}),  # 8 bytes; larger blocks spill more
     ),

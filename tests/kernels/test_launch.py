@@ -154,7 +154,7 @@ def test_direct_launches_do_not_grow_with_lengths(monkeypatch: pytest.MonkeyPatc
     def function(values: Tensor, total: int, _launcher: Callable[..., None]) -> None:
         _launcher(jit, (total,), values, total, 0.5, num_warps=1)
 
-    direct = launch._Direct(function, torch.device("cuda", 0))
+    direct = launch._Direct(function, torch.device("cuda", 0), {})
     values = torch.empty(64)
     for total in range(1, 301):
         direct(values, total)

@@ -21,7 +21,7 @@ from jagged.tuning.configs import Config, ConfigTable
 from jagged.tuning.space import Space, powers
 
 # The width is that of a head, the larger of D and V. BLOCK_Q and BLOCK_K are the queries and keys
-# that a program takes at once.
+# that a program takes at once; with HELD, the forward keeps its queries in registers.
 SPACE = [
     Space(form, warps=(4, 8), stages=(1, 2, 3), BLOCK_Q=powers(16, 128), BLOCK_K=powers(16, 128))
     for form in ("", "direct")
@@ -99,10 +99,12 @@ def forward(
     config = (FORWARD_BIASED if bucket else FORWARD).pick(q, max(widths), rows)
     queries, keys = config.constants["BLOCK_Q"], config.constants["BLOCK_K"]
     work = _Programs(offsets, q.shape[0], max_length, {}).of(config, queries)
+    # A mask or a bias takes the registers that held queries would.
+    held = 0 if mask or bucket else config.constants.get("HELD", 0)
     attend(
         config, q, k, v, offsets, work.table, num_targets, scale_per_query, position_table,
         time_table, timestamps, out, work.slots, work.most, max_length, alpha, scale, window,
-        contextual, min_full, divisor, mask, bucket, *widths, queries, keys, SPARE,
+        contextual, min_full, divisor, mask, bucket, *widths, queries, keys, held, SPARE,
     )  # fmt: skip
     return out
 

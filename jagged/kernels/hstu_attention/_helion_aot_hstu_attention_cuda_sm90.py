@@ -10,32 +10,39 @@ POINTS_attend = {
     (2, 64, 1024): 1,
     (2, 64, 8192): 2,
     (2, 128, 128): 0,
-    (2, 128, 1024): 1,
-    (2, 256, 1024): 3,
-    (4, 32, 256): 4,
-    (4, 128, 256): 5,
+    (2, 128, 1024): 3,
+    (2, 256, 1024): 4,
+    (4, 32, 256): 5,
+    (4, 128, 256): 6,
+    (2, 128, 512): 3,
+    (2, 128, 2048): 3,
+    (2, 128, 4096): 3,
+    (2, 128, 8192): 3,
+    (2, 128, 16384): 3,
+    (2, 64, 4096): 2,
+    (2, 256, 4096): 4,
+    (2, 256, 8192): 4,
+    (2, 256, 16384): 4,
 }
 
 
 def key_attend(itemsize: int, width: int, length: int) -> int:
     """Index of the config."""
     if itemsize < 4:
-        if length < 512:
-            return 0
-        if width < 256:
+        if width < 128:
             if length < 1024:
-                if width < 128:
-                    return 0
-                return 1
+                return 0
             if length < 4096:
                 return 1
             return 2
-        if length < 8192:
+        if length < 512:
+            return 0
+        if width < 256:
             return 3
-        return 2
-    if width < 128:
         return 4
-    return 5
+    if width < 128:
+        return 5
+    return 6
 
 
 def autotune_attend(itemsize: int, width: int, length: int) -> dict:
@@ -44,6 +51,7 @@ def autotune_attend(itemsize: int, width: int, length: int) -> dict:
         {'num_warps': 4, 'num_stages': 3, 'form': 'direct', 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 32}},
         {'num_warps': 4, 'num_stages': 3, 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 32}},
         {'num_warps': 8, 'num_stages': 3, 'constants': {'BLOCK_Q': 128, 'BLOCK_K': 64}},
+        {'num_warps': 4, 'num_stages': 3, 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 32, 'HELD': 1}, 'maxnreg': 168},
         {'num_warps': 8, 'num_stages': 2, 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 32}},
         {'num_warps': 4, 'num_stages': 2, 'constants': {'BLOCK_Q': 32, 'BLOCK_K': 32}},
         {'num_warps': 4, 'num_stages': 2, 'constants': {'BLOCK_Q': 16, 'BLOCK_K': 16}},

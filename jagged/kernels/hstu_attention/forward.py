@@ -41,13 +41,15 @@ def attend(
     V: hl.constexpr,
     BLOCK_Q: hl.constexpr,
     BLOCK_K: hl.constexpr,
+    HELD: hl.constexpr,
     SPARE: hl.constexpr,
 ) -> None:
     """out [T, H, V] from q, k [T, H, D] and v [T, H, V].
 
     Program (head, slot) finds its row and block in `table` [slots, 2], or, without one, in the slot
     itself: `most` blocks a row. The last SPARE programs write 0 into the capacity tail. D and V
-    are the widths padded to powers of two. Of a row longer than `max_length` only the first
+    are the widths padded to powers of two. With HELD the queries are in registers and not in shared
+    memory, which `wgmma` would read again for each block of keys. Of a row longer than `max_length` only the first
     `max_length` elements are queries and keys, under the mask of the whole row; the others get 0.
     """
     heads = hl.specialize(q.size(1))
@@ -82,6 +84,8 @@ def attend(
                 query = first + hl.arange(BLOCK_Q)
                 inside = query < seen
                 queries = load_block(q, start + query, head, inside, D)
+                if HELD:
+                    queries = in_registers(queries, D)
                 if time_table is not None:
                     query_time = next_times(timestamps, start, query, length)
                 else:
@@ -124,6 +128,13 @@ def attend(
                 position = begin_tail + turn * (SPARE * BLOCK_Q) + hl.arange(BLOCK_Q)
                 zeros = hl.zeros([BLOCK_Q, V], dtype=torch.float32)
                 store_block(out, position, head, position < total, zeros, V)
+
+
+def in_registers(block: Any, D: int) -> Any:
+    """The same block as the result of a product, which is how Triton is told to keep it there."""
+    line = hl.arange(D)
+    one = torch.where(line.unsqueeze(1) == line.unsqueeze(0), 1.0, 0.0).to(block.dtype)
+    return hl.dot(block, one).to(block.dtype)
 
 
 def visit(
