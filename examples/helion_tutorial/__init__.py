@@ -13,6 +13,8 @@
     python -m examples.helion_tutorial            # all steps
     python -m examples.helion_tutorial.softmax    # one
 
+It needs `pip install -e '.[gpu]'`, and where torch has no CUDA `pip install triton==3.6.0` as well.
+
 Every step checks its kernels against torch. Without a GPU, Triton's interpreter runs them on the
 CPU, program by program: the same generated code, thousands of times slower. Times are printed for
 the mechanism's sake there and mean something on a GPU only.

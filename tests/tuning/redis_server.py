@@ -26,31 +26,31 @@ def program() -> str:
 
 
 class RedisServer:
-    """A server on a free port of this machine, without persistence."""
+    """A server on a port of this machine that was free, without persistence."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = probe.getsockname()[1]
-        self.url = f"redis://127.0.0.1:{self._port}/0"
+        self._log = folder / "redis.log"
+        self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self._port}/0"
+
     def start(self) -> None:
-        """Start, and wait until it answers."""
-        options = f"--port {self._port} --bind 127.0.0.1 --appendonly no --dir {self._folder}"
-        with (self._folder / "redis.log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [program(), *options.split(), "--save", ""], stdout=log, stderr=log
-            )
-        with redis.Redis.from_url(self.url) as client:
-            for _ in range(200):
-                try:
-                    client.ping()
-                    return
-                except redis.ConnectionError:
-                    time.sleep(0.05)
-        raise TimeoutError((self._folder / "redis.log").read_text())
+        """Start, on the port of before if there was one, and wait until it answers."""
+        for _ in range(5):
+            port = self._port or _free_port()
+            options = f"--port {port} --bind 127.0.0.1 --appendonly no --dir {self._log.parent}"
+            with self._log.open("wb") as log:
+                process = subprocess.Popen(
+                    [program(), *options.split(), "--save", ""], stdout=log, stderr=log
+                )
+            if _answers(process, port):
+                self._port, self._process = port, process
+                return
+            # Another process took the port in between.
+        raise RuntimeError(self._log.read_text())
 
     def stop(self) -> None:
         """Stop; what it held is gone."""
@@ -58,3 +58,24 @@ class RedisServer:
             self._process.terminate()
             self._process.wait(timeout=20)
             self._process = None
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _answers(process: subprocess.Popen[bytes], port: int) -> bool:
+    """Wait until the server of `process` answers; False where it ended."""
+    with redis.Redis(port=port) as client:
+        for _ in range(400):
+            if process.poll() is not None:
+                return False
+            try:
+                return client.info("server")["process_id"] == process.pid
+            except redis.ConnectionError:
+                time.sleep(0.05)
+    process.kill()
+    process.wait()
+    return False
