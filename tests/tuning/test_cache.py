@@ -48,7 +48,7 @@ class TestFiles:
 
     def test_leaves_out_the_defaults(self, tmp_path: Path) -> None:
         values, offsets = torch.zeros(40, 32), torch.tensor([0, 9, 40])
-        args = values, offsets, torch.zeros(2, 32), False, True, 4, 8
+        args = values, offsets, torch.zeros(2, 32), False, True, True, 4, 8
         kernel = _rows._reduce_row
         default = kernel.bind(Config({"block_sizes": [32]}), args).config_spec.default_config()
         stages = default.config["num_stages"]
