@@ -10,6 +10,7 @@ from jagged.modules import HSTULayer
 SMALL = ["--cpu", "--rows", "3", "--longest", "12", "--embedding", "8", "--heads", "2"]
 SMALL += ["--features", "4", "--dtype", "float32"]
 CPU = torch.device("cpu")
+LENGTHS = torch.tensor([5, 0, 12])
 
 
 @pytest.mark.parametrize("preset", ["production", "research"])
@@ -29,7 +30,7 @@ def test_the_parts_in_turn_are_the_layer() -> None:
     """What is timed one by one is what the layer does: no part is left out."""
     options = layer.parse([*SMALL, "--preset", "research"])
     module = layer.layer_of(options).eval()
-    x, times = layer.batch(3, 12, 8, CPU, torch.float32)
+    x, times = layer.batch(LENGTHS, 12, 8, CPU, torch.float32)
     timestamps = layer._times(module, times)
     parts = layer.parts(module, x, timestamps)
     assert {name for names in layer.GROUPS.values() for name in names} == set(parts)
@@ -50,7 +51,7 @@ def test_the_torch_parts_compute_the_same(preset: str, group_norm: bool) -> None
     module = layer.layer_of(options, group_norm=group_norm).eval()
     for parameter in module.parameters():
         torch.nn.init.normal_(parameter)
-    x, times = layer.batch(3, 12, 8, CPU, torch.float32)
+    x, times = layer.batch(LENGTHS, 12, 8, CPU, torch.float32)
     ours = layer.parts(module, x, layer._times(module, times))
     plain = layer.torch_parts(module, ours)
     assert set(plain) == {"norm", "gate"}
