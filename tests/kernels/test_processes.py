@@ -17,15 +17,26 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-FILES = sorted(
-    path for name in ("interpreted", "compiled") for path in HERE.glob(f"{name}/test_*.py")
-)
+# Files that take minutes are cut in shares, so that all cores have work to the end.
+SHARES = {"test_cases.py": 6, "test_cubins.py": 4}
+RUNS = [
+    pytest.param(path, f"{share}/{shares}", id=f"{path.parent.name}-{path.stem}-{share}")
+    for name in ("interpreted", "compiled")
+    for path in sorted(HERE.glob(f"{name}/test_*.py"))
+    for shares in [SHARES.get(path.name, 1)]
+    for share in range(shares)
+]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_in_a_process_of_its_own(path: Path) -> None:
+@pytest.mark.parametrize(("path", "share"), RUNS)
+def test_in_a_process_of_its_own(path: Path, share: str) -> None:
     folder = path.parent.name
-    environment = {**os.environ, "JAGGED_KERNEL_TESTS": folder, "CUDA_VISIBLE_DEVICES": ""}
+    environment = {
+        **os.environ,
+        "JAGGED_KERNEL_TESTS": folder,
+        "JAGGED_KERNEL_SHARE": share,
+        "CUDA_VISIBLE_DEVICES": "",
+    }
     environment["TRITON_INTERPRET"] = "1" if folder == "interpreted" else "0"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(path)]
     done = subprocess.run(
