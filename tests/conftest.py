@@ -17,7 +17,7 @@ CUDA_WARNINGS = (
     "Synchronization debug mode is a prototype feature",
     ".*Profiler clears events at the end of each cycle",
 )
-# With `-n N --dist loadgroup` the tests of an op run in one process, which compiles its kernels once.
+# With `-n N --dist loadgroup` a file's tests of an op run in one process, which compiles once.
 OPS = (
     "token_layer_norm", "layer_norm", "norm_mul_dropout", "dense_add", "padded_add", "row_add",
     "dense_bmm", "jagged_bmm", "to_padded", "from_padded", "softmax", "mean", "sum",
@@ -45,8 +45,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     for item in items:
         file, _, rest = item.nodeid.partition("::")
-        named = next((op for op in OPS if op in rest or op in file), file)
-        item.add_marker(pytest.mark.xdist_group(named))
+        named = next((op for op in OPS if op in rest or op in file), "")
+        item.add_marker(pytest.mark.xdist_group(f"{named} {file}"))
 
 
 @pytest.fixture(scope="session")
