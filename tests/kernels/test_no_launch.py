@@ -63,12 +63,25 @@ def products(rows: int, total: int, width: int) -> list[tuple[str, str, tuple[An
     ]
 
 
+def gates(total: int, width: int) -> list[tuple[str, str, tuple[Any, ...]]]:
+    x, weight, moments = ones(total, width), ones(width), torch.zeros(total, 1)
+    options = True, True, 0.0, None, None
+    return [
+        ("norm_mul_dropout", "forward", (x, x, weight, None, 0.1, *options)),
+        (
+            "norm_mul_dropout",
+            "backward",
+            (ones(total, 3 * width), x, x, moments, moments, weight, weight, True, *options),
+        ),
+    ]
+
+
 CALLS = {
     "no rows": copies(0, 0, 2, 4) + sums(0, 0, 2, 4) + products(0, 0, 4),
     "no rows, a tail": copies(0, 3, 2, 4) + products(0, 3, 4),
-    "no elements": copies(2, 0, 2, 4) + sums(2, 0, 2, 4) + products(2, 0, 4),
+    "no elements": copies(2, 0, 2, 4) + sums(2, 0, 2, 4) + products(2, 0, 4) + gates(0, 4),
     "no cells": copies(2, 3, 0, 4),
-    "no features": copies(2, 3, 2, 0) + sums(2, 3, 2, 0),
+    "no features": copies(2, 3, 2, 0) + sums(2, 3, 2, 0) + gates(3, 0),
 }
 
 
