@@ -162,7 +162,12 @@ class _Generated:
             first = min([node.lineno, *(decorator.lineno for decorator in decorators)])
             kept.append("\n".join(lines[first - 1 : node.end_lineno]))
         text = "\n\n".join(kept)
-        text = text.replace("_launcher=_default_launcher", "_launcher=launch")
+        launcher = "launch"
+        if config.launch_options:
+            self.imports["from functools import partial"] = None
+            given = ", ".join(f"{name}={value}" for name, value in config.launch_options.items())
+            launcher = f"partial(launch, {given})"
+        text = text.replace("_launcher=_default_launcher", f"_launcher={launcher}")
         text = re.sub(r"\b_source_module\.(\w+)", partial(_constant, module_of(kernel)), text)
         for name in re.findall(rf"{re.escape(_HELPERS)}(\w+)", text):
             self._helpers.add(name)

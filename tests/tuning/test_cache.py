@@ -4,19 +4,26 @@ import json
 from pathlib import Path
 
 import helion
+import helion.language as hl
 import pytest
 import torch
 from helion import exc
 
-from jagged.kernels import _rows
 from jagged.tuning import cache
 from jagged.tuning.configs import Config
+from jagged.tuning.launch import launchable
 from tests.tuning.redis_server import RedisServer
 
 H200 = "NVIDIA H200"
 BACKEND = "jagged.tuning.remote.RedisBackend"
 SMALL = Config({"block_sizes": [8], "num_warps": 1})
 LARGE = Config({"block_sizes": [64]}, form="row", constants={"BLOCK": 16})
+
+
+@launchable()
+def _twice(values: torch.Tensor, out: torch.Tensor) -> None:
+    for tile in hl.tile(values.size(0)):
+        out[tile, :] = values[tile, :] * 2
 
 
 def same(one: Config, other: Config) -> bool:
@@ -47,24 +54,15 @@ class TestFiles:
         assert [path.name for path in (tmp_path / "deep").iterdir()] == ["config.json"]
 
     def test_leaves_out_the_defaults(self, tmp_path: Path) -> None:
-        values, offsets = torch.zeros(40, 32), torch.tensor([0, 9, 40])
-        args = values, offsets, torch.zeros(2, 32), False, True, True, 4, 8
-        kernel = _rows._reduce_row
-        default = kernel.bind(Config({"block_sizes": [32]}), args).config_spec.default_config()
+        args = torch.zeros(40, 32), torch.zeros(40, 32)
+        default = _twice.bind(Config({"block_sizes": [8]}), args).config_spec.default_config()
         stages = default.config["num_stages"]
-        full = Config(
-            {"block_sizes": [32], "num_warps": 8, "num_stages": stages, "pid_type": "flat"},
-            "row",
-            {"DEEP": 4},
-        )
-        cache.save(full, tmp_path / "config.json", kernel, args)
+        settings = {"block_sizes": [8], "num_warps": 8, "num_stages": stages, "pid_type": "flat"}
+        full = Config(settings, "row", {"DEEP": 4}, maxnreg=128)
+        cache.save(full, tmp_path / "config.json", _twice, args)
+        kept = {"block_sizes": [8], "num_warps": 8}
         record = json.loads((tmp_path / "config.json").read_text())
-        assert record == {
-            "block_sizes": [32],
-            "num_warps": 8,
-            "form": "row",
-            "constants": {"DEEP": 4},
-        }
+        assert record == {**kept, "form": "row", "constants": {"DEEP": 4}, "maxnreg": 128}
 
     def test_loads_what_helion_saved(self, tmp_path: Path) -> None:
         helion.Config(block_sizes=[4, 8], num_warps=2).save(tmp_path / "config.json")

@@ -89,6 +89,16 @@ def test_runs_alone_and_refuses_what_it_was_not_made_for(tmp_path: Path) -> None
     assert "was not generated for this call" in wrong[4]
 
 
+def test_hands_what_helion_does_not_pass_on_to_triton(tmp_path: Path) -> None:
+    entries = {(4, 8, 4): {"block_sizes": [2, 8, 16], "maxnreg": 96}}
+    tables.write(tmp_path, "_rows", (8, 0), {"reduce_rows": entries})
+    use_tables(tmp_path)
+    text = export.export("sum", "forward", SHAPE, torch.float32, capability=(8, 0))
+    use_tables(None)
+    assert "_launcher=partial(launch, maxnreg=96)" in text
+    assert "from functools import partial" in text.splitlines()
+
+
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize("op", operands.OPS)
 def test_the_host_code_of_every_op_is_complete(op: str, direction: str) -> None:
