@@ -1,4 +1,4 @@
-"""The next-item model: item embeddings, a sequence encoder, scores by similarity."""
+"""The next-item model: item embeddings, a sequence encoder, scores by cosine similarity."""
 
 import math
 
@@ -12,7 +12,7 @@ from jagged.modules import HSTUConfig, HSTUStack
 
 
 class NextItemModel(nn.Module):
-    """Scores every item as the next one: similarity of state and item vector, over a temperature.
+    """Scores every item as the next one: `cos(state, item vector) / temperature`.
 
     The state of an event is what the encoder makes of it and those before it. Called on training
     rows (items as values, the item after each as weights) it returns the loss. A batch may have a
@@ -32,7 +32,6 @@ class NextItemModel(nn.Module):
         self.settings = settings
         self.num_items = seen.shape[0]
         self.add_tables()
-        self.item_bias = nn.Parameter(torch.zeros(self.num_items)) if settings.item_bias else None
         self.repeat_bias = nn.Parameter(torch.zeros(())) if settings.repeat_bias else None
         self.dropout = nn.Dropout(settings.input_dropout)
         self.encoder = encoder
@@ -54,11 +53,10 @@ class NextItemModel(nn.Module):
             nn.init.normal_(self.outputs.weight, std=0.02)
 
     def reset_parameters(self) -> None:
-        """Tables, and biases 0; the encoder has initialised itself."""
+        """Tables, and the bias 0; the encoder has initialised itself."""
         self.reset_tables()
-        for bias in (self.item_bias, self.repeat_bias):
-            if bias is not None:
-                nn.init.zeros_(bias)
+        if self.repeat_bias is not None:
+            nn.init.zeros_(self.repeat_bias)
 
     def forward(
         self, batch: JaggedTensor, negatives: Tensor | None = None, events: float | None = None
@@ -80,7 +78,7 @@ class NextItemModel(nn.Module):
         return following(batch, self.settings.horizon, self.settings.horizon_decay)
 
     def states(self, items: JaggedTensor) -> Tensor:
-        """[T, width] float32, of norm 1 for cosine similarity: the state after each event."""
+        """[T, width] float32, of norm 1: the state after each event."""
         return self.encode(items, self.items(items.values))
 
     def encode(self, items: JaggedTensor, embedded: Tensor) -> Tensor:
@@ -90,11 +88,12 @@ class NextItemModel(nn.Module):
         )
         scaled = self.dropout(embedded * math.sqrt(self.settings.width) * read)
         encoded: JaggedTensor = self.encoder(items.with_values(scaled))
-        return self._normalised(encoded.values.float())
+        return functional.normalize(encoded.values.float(), dim=-1)
 
     def item_vectors(self, items: Tensor | None = None) -> Tensor:
-        """[..., width], of norm 1 for cosine similarity: of the given items, or of all."""
-        return self._normalised(self.outputs.weight if items is None else self.outputs(items))
+        """[..., width], of norm 1: of the given items, or of all."""
+        vectors = self.outputs.weight if items is None else self.outputs(items)
+        return functional.normalize(vectors, dim=-1)
 
     def scores(self, history: JaggedTensor) -> Tensor:
         """[B, num_items]: the scores after the last event of each row; no row may be empty."""
@@ -130,12 +129,7 @@ class NextItemModel(nn.Module):
         # In float32 whatever autocast says: scores are divided by a small temperature.
         with torch.autocast(states.device.type, enabled=False):
             scores = self._scores_of_all(states, past)
-            log_probabilities = scores.log_softmax(1)
-            losses = -log_probabilities.gather(1, targets)
-            if self.settings.label_smoothing > 0:
-                anything = -log_probabilities.mean(1, keepdim=True)
-                losses = torch.lerp(losses, anything, self.settings.label_smoothing)
-            return _mean(losses, shares, events)
+            return _mean(-scores.log_softmax(1).gather(1, targets), shares, events)
 
     def sampled_loss(
         self,
@@ -157,9 +151,6 @@ class NextItemModel(nn.Module):
             states = states / self.settings.temperature
             positive = (target_vectors * states[:, None]).sum(2)
             negative = states @ negative_vectors.T
-            if self.item_bias is not None:
-                positive = positive + self.item_bias[targets]
-                negative = negative + self.item_bias[negatives]
             if self.settings.loss == "in-batch":
                 # Popular items come up as negatives more often; logQ takes that out again.
                 positive = positive - self.log_frequency[targets]
@@ -170,8 +161,6 @@ class NextItemModel(nn.Module):
 
     def _scores_of_all(self, states: Tensor, past: tuple[Tensor, Tensor] | None) -> Tensor:
         scores = states / self.settings.temperature @ self.item_vectors().T
-        if self.item_bias is not None:
-            scores = scores + self.item_bias
         if self.repeat_bias is not None and past is not None:
             items, inside = past
             bias = self.repeat_bias / self.settings.temperature
@@ -183,11 +172,6 @@ class NextItemModel(nn.Module):
             return None
         longest = self.settings.max_length if rows.max_length is None else rows.max_length
         return past_items(rows, longest)
-
-    def _normalised(self, vectors: Tensor) -> Tensor:
-        if self.settings.similarity == "dot":
-            return vectors
-        return functional.normalize(vectors, dim=-1)
 
     def _negatives(self, targets: Tensor, events: Tensor) -> Tensor:
         """[negatives] items shared by all events of the batch; `events` [T] bool are not tail."""

@@ -6,14 +6,17 @@ from typing import Any
 # Amazon Beauty, 5-core (McAuley et al., SIGIR 2015): 22,363 users, 12,101 items, 198,502 events.
 BEAUTY: dict[str, Any] = {
     "max_length": 50,
-    "width": 128,
+    "width": 256,
     "heads": 2,
     "layers": 2,
+    "dropout": 0.4,
+    "input_dropout": 0.5,
     "loss": "full",
     "repeat_bias": True,
-    "temperature": 0.08,
-    "learning_rate": 1e-3,
-    "epochs": 40,
+    "temperature": 0.1,
+    "learning_rate": 2e-3,
+    "token_budget": 2048,
+    "epochs": 30,
 }
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {"beauty": BEAUTY}

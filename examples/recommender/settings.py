@@ -29,13 +29,10 @@ class Settings:
     input_dropout: float = 0.4
     item_dropout: float = 0.0
     tied: bool = True
-    similarity: Literal["cosine", "dot"] = "cosine"
     temperature: float = 0.05
-    item_bias: bool = False
     repeat_bias: bool = False
     loss: Literal["uniform", "in-batch", "full"] = "uniform"
     negatives: int = 1024
-    label_smoothing: float = 0.0
     horizon: int = 1
     horizon_decay: float = 0.5
     epochs: int = 16
@@ -75,7 +72,7 @@ class Settings:
                 f"token_budget must hold a row of max_length {self.max_length}, "
                 f"got {self.token_budget}"
             )
-        for name in ("dropout", "input_dropout", "item_dropout", "label_smoothing"):
+        for name in ("dropout", "input_dropout", "item_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
         for name in (
@@ -121,13 +118,10 @@ HELP = {
     "input_dropout": "dropout probability of the features of the items that are read",
     "item_dropout": "probability that an item is read as nothing at all",
     "tied": "score items by the embeddings that are read, instead of a second table",
-    "similarity": "of state and item vector: cosine, or dot product",
-    "temperature": "what similarities are divided by",
-    "item_bias": "add a learned bias to the scores of each item",
+    "temperature": "what cosine similarities are divided by",
     "repeat_bias": "add a learned bias to the scores of items that the user has had (full loss)",
     "loss": "softmax over uniform or in-batch negatives, or over all items",
     "negatives": "negatives of a batch, for the sampled losses",
-    "label_smoothing": "of the full loss",
     "horizon": "how many of the next items an event is to predict",
     "horizon_decay": "the share in the loss of an item, over that of the one before it",
     "epochs": "passes over the training part",
@@ -149,7 +143,6 @@ HELP = {
 CHOICES = {
     "models": MODELS,
     "layer": ("research", "production"),
-    "similarity": ("cosine", "dot"),
     "loss": ("uniform", "in-batch", "full"),
     "tables": ("replicated", "sharded"),
 }

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.nn import functional
 
 from examples.recommender.distributed import World
 from examples.recommender.model import NextItemModel
@@ -72,14 +73,16 @@ class ShardedNextItemModel(NextItemModel):
             raise ValueError("negatives must be given, the same on every process, got none")
         targets, shares = self.targets(batch)
         looked_up = self.look_up([batch.values, targets.reshape(-1), negatives])
-        of_targets = self._normalised(looked_up[1]).reshape(*targets.shape, self.settings.width)
+        of_targets = functional.normalize(looked_up[1], dim=-1).reshape(
+            *targets.shape, self.settings.width
+        )
         return self.sampled_loss(
             self.encode(batch, looked_up[0]),
             targets,
             shares,
             negatives,
             of_targets,
-            self._normalised(looked_up[2]),
+            functional.normalize(looked_up[2], dim=-1),
             events=events,
         )
 
@@ -109,7 +112,7 @@ class ShardedNextItemModel(NextItemModel):
     def item_vectors(self, items: Tensor | None = None) -> Tensor:
         """As in `NextItemModel`, inside `gathered`."""
         vectors = self.whole["read" if self.settings.tied else "scored"]
-        return self._normalised(vectors if items is None else vectors[items])
+        return functional.normalize(vectors if items is None else vectors[items], dim=-1)
 
     @torch.no_grad()
     def _gather(self) -> dict[str, Tensor]:

@@ -70,8 +70,7 @@ def test_a_batch_that_does_not_fit() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"loss": "full", "horizon": 3, "item_bias": True},
-        {"loss": "full", "label_smoothing": 0.1, "similarity": "dot", "temperature": 1.0},
+        {"loss": "full", "horizon": 3, "repeat_bias": True},
         {"loss": "uniform", "negatives": 20},
         {"layer": "production", "loss": "full"},
     ],

@@ -46,7 +46,7 @@ def batches() -> Iterator[JaggedTensor]:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"loss": "full", "horizon": 3, "item_bias": True},
+        {"loss": "full", "horizon": 3, "repeat_bias": True},
         {"loss": "in-batch", "layer": "production"},
     ],
     ids=str,

@@ -149,7 +149,7 @@ def test_the_items_of_the_past() -> None:
 
 
 def test_the_loss_of_several_next_items_by_a_loop() -> None:
-    model = model_of("sasrec", loss="full", temperature=0.1, horizon=3, label_smoothing=0.2)
+    model = model_of("sasrec", loss="full", temperature=0.1, horizon=3)
     batch = rows()
     logits = model.states(batch) @ functional.normalize(model.items.weight, dim=1).T / 0.1
     log_probabilities = logits.log_softmax(1)
@@ -157,24 +157,15 @@ def test_the_loss_of_several_next_items_by_a_loop() -> None:
     losses = []
     for event in range(10):
         for item, share in zip(items[event], shares[event], strict=True):
-            own, all_alike = -log_probabilities[event, item], -log_probabilities[event].mean()
-            losses.append(share * (0.8 * own + 0.2 * all_alike))
+            losses.append(-share * log_probabilities[event, item])
     torch.testing.assert_close(model(batch), torch.stack(losses).sum() / 10)
 
 
-def test_dot_products_and_item_biases() -> None:
-    model = model_of("sasrec", similarity="dot", item_bias=True, temperature=2.0, loss="full")
-    assert model.item_bias is not None
-    nn.init.normal_(model.item_bias)
-    batch = rows()
-    logits = model.encode(batch, model.items(batch.values)) @ model.items.weight.T / 2
-    logits = logits + model.item_bias
-    torch.testing.assert_close(model.scores(batch), logits[[2, 3, 9]])
-    torch.testing.assert_close(model(batch), functional.cross_entropy(logits, weights_of(batch)))
-    sampled = model_of("sasrec", similarity="dot", item_bias=True, temperature=2.0)
+def test_all_items_as_negatives_are_the_full_loss() -> None:
+    model, sampled = model_of("sasrec", loss="full", horizon=2), model_of("sasrec", horizon=2)
     sampled.load_state_dict(model.state_dict())
-    everything = torch.arange(9)  # all items as negatives: the full loss
-    torch.testing.assert_close(sampled(batch, everything), model(batch))
+    batch = Rows(rows()).take([1])  # one target an event: no other is left out
+    torch.testing.assert_close(sampled(batch, torch.arange(9)), model(batch))
 
 
 def test_items_of_the_past_have_a_bias_of_their_own() -> None:
