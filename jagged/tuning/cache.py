@@ -31,7 +31,7 @@ import helion
 import torch
 import triton
 from helion import exc
-from helion.autotuner import RemoteCacheBackend
+from helion.autotuner import RemoteCacheBackend, cache_classes
 from helion.autotuner.base_cache import should_skip_cache
 from helion.autotuner.local_cache import get_helion_cache_dir
 from helion.autotuner.remote_cache import _load_remote_backend
@@ -149,6 +149,9 @@ def folder() -> Path:
 
 def _remote(cache_class: str) -> RemoteCacheBackend | None:
     """The remote cache that the environment names, if its class of caches asks for one."""
+    if cache_class not in cache_classes:
+        known = ", ".join(cache_classes)
+        raise ValueError(f"HELION_AUTOTUNE_CACHE must be one of {known}, got {cache_class!r}")
     return _load_remote_backend() if "Remote" in cache_class else None
 
 

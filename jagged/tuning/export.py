@@ -6,7 +6,8 @@ writes `softmax_forward.py`, whose function `forward` takes what `jagged.kernels
 takes. It needs torch and Triton alone, and holds the kernels that Helion generates with the config
 that `jagged` chooses for the shape on this GPU (without one, for the oldest that has configs). The
 number of rows and elements stays free. Everything that the code depends on, widths and dtypes above
-all, is compared before each launch; another value is a `ValueError` that names it.
+all, is compared before each launch; another value is a `ValueError` that names it. So is a call for
+which the op takes another kernel, as some do for few very long rows: export one for that shape.
 """
 
 import argparse
@@ -297,7 +298,8 @@ def _header(
 Generated for {dtype} values and {offsets_dtype} offsets, {given},
 by jagged with Helion {metadata.version("helion")} (both BSD-3-Clause).
 The function `{direction}` takes the arguments of `jagged.kernels.{op}.{direction}`. The number of
-rows and elements is free; a call that the code was not generated for is a ValueError. Configs:
+rows and elements is free; a call that the code was not generated for, or for which the op would
+take another kernel, is a ValueError. Configs:
 
 {chr(10).join(dict.fromkeys(used))}
 """

@@ -233,3 +233,8 @@ class TestSwitches:
         monkeypatch.setenv("HELION_AUTOTUNE_CACHE", "RemoteAutotuneCache")
         with pytest.raises(ValueError, match="HELION_REMOTE_CACHE_BACKEND must be set"):
             best((1,), Search(SMALL))
+
+    def test_an_unknown_cache_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HELION_AUTOTUNE_CACHE", "Redis")
+        with pytest.raises(ValueError, match="one of LocalAutotuneCache, .*got 'Redis'"):
+            best((1,), Search(SMALL))
