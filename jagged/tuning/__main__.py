@@ -132,7 +132,7 @@ def _cases(options: argparse.Namespace) -> list[Case]:
             raise ValueError(f"{path} has no call of {', '.join(ops)}")
         return cases
     if options.shape:
-        dtype, numbers = getattr(torch, options.dtype), _options(options.option)
+        dtype, numbers = getattr(torch, options.dtype), operands.parse_options(options.option)
         return [Case(op, shape, dtype, numbers) for op in ops for shape in options.shape]
     return [case for op in ops for case in default_cases(op, options.effort)]
 
@@ -190,7 +190,12 @@ def _show(options: argparse.Namespace) -> int:
     if options.tables is not None:
         use_tables(options.tables)
     capability = options.capability or _here()
-    case = Case(options.op, options.shape, getattr(torch, options.dtype), _options(options.option))
+    case = Case(
+        options.op,
+        options.shape,
+        getattr(torch, options.dtype),
+        operands.parse_options(options.option),
+    )
     print(f"{case}, compute capability {capability[0]}.{capability[1]}")
     for direction in DIRECTIONS:
         for table, point, config in observe(case, direction, capability).picks:
@@ -245,16 +250,6 @@ def _seconds(text: str) -> float:
     if not seconds > 0:
         raise argparse.ArgumentTypeError(f"a budget is a number of seconds above 0, got {text}")
     return seconds
-
-
-def _options(texts: Sequence[str]) -> dict[str, int]:
-    options = {}
-    for text in texts:
-        name, _, number = text.partition("=")
-        if not number.isdecimal():
-            raise ValueError(f"--option takes NAME=NUMBER, got {text!r}")
-        options[name] = int(number)
-    return options
 
 
 if __name__ == "__main__":

@@ -8,6 +8,9 @@ the kernel file names. It takes kernels whose configs have neither form nor cons
 one kernel for each table. Their source is copied to the folder `--out`, since Helion writes beside
 the source; what it writes there, `_helion_aot_<stem>_cuda_sm<NN>.py`, is found with
 HELION_HEURISTIC_DIR=tables or `use_tables("tables")`.
+
+Helion's configs have a value for each load of a kernel, so they serve calls with the same optional
+arguments (weights, biases, offsets) as the calls that were tuned, and no others.
 """
 
 import importlib.util
@@ -32,7 +35,7 @@ def tunable(cases: Sequence[Case], capability: Capability) -> list[Unit]:
     return [
         unit
         for unit in units(cases, capability)
-        if not unit.current.form and not unit.current.constants and _launch(unit) is not None
+        if unit.current.as_dict() == unit.current.settings and _launch(unit) is not None
     ]
 
 

@@ -108,7 +108,7 @@ class Launchable:
             )
         )
 
-    def _tensor_names(self, args: tuple[Any, ...]) -> set[str]:
+    def tensor_names(self, args: tuple[Any, ...]) -> set[str]:
         return {
             name for name, arg in zip(self._names, args, strict=True) if isinstance(arg, Tensor)
         }
@@ -166,7 +166,7 @@ class Launchable:
                 function = self.bind(config, args, wide).compile_config()
                 compiled = function
                 if device.type == "cuda":
-                    _keep_sizes_general(function, self._tensor_names(args))
+                    keep_sizes_general(function, self.tensor_names(args))
                     compiled = _Direct(function, device, config.launch_options)
                 if len(self._compiled) >= MAX_ENTRIES:
                     self._compiled.pop(next(iter(self._compiled)))
@@ -188,7 +188,7 @@ def _stand_in(tensor: Tensor, dynamic: tuple[int, ...]) -> Tensor:
     return tensor.detach() if list(tensor.shape) == shape else tensor.new_empty(shape)
 
 
-def _keep_sizes_general(function: Callable[..., None], tensors: set[str]) -> None:
+def keep_sizes_general(function: Callable[..., None], tensors: set[str]) -> None:
     """Stop Triton from compiling a kernel anew for each class of a size: 1, or a multiple of 16.
 
     Sizes change from batch to batch, and nothing is gained: only addresses and strides decide

@@ -1,8 +1,8 @@
 """Compiling a kernel for a GPU that need not be there: registers, spills, shared memory.
 
 Helion generates the code for fake tensors while `torch.cuda` pretends to be the target; Triton and
-its ptxas make the machine code. Nothing runs. While `pretend` is open the whole process believes
-it, so the tuner does this in processes of its own.
+its ptxas make the machine code, as they do at a first launch. Nothing runs. While `pretend` is open
+the whole process believes it, so the tuner does this in processes of its own.
 """
 
 import contextlib
@@ -27,10 +27,11 @@ from torch._inductor.runtime import hints
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from triton.runtime import driver
+from triton.runtime.jit import MockTensor
 
 from jagged.tuning.configs import Config
-from jagged.tuning.launch import Launchable
+from jagged.tuning.launch import Launchable, keep_sizes_general
 
 
 @dataclass(frozen=True)
@@ -60,18 +61,6 @@ class Target:
 
 H200 = Target("NVIDIA H200", (9, 0), 132, 232448, 233472)
 
-_TYPES = {
-    torch.float64: "fp64",
-    torch.float32: "fp32",
-    torch.float16: "fp16",
-    torch.bfloat16: "bf16",
-    torch.int64: "i64",
-    torch.int32: "i32",
-    torch.int16: "i16",
-    torch.int8: "i8",
-    torch.uint8: "u8",
-    torch.bool: "i1",
-}
 _TOOLS = Path(triton.__path__[0]) / "backends" / "nvidia" / "bin"
 
 
@@ -107,24 +96,45 @@ def pretend(target: Target) -> Iterator[None]:
         "get_device_name": lambda device=None: target.name,
         "_lazy_init": lambda: None,
     }
-    inductor = hints.DeviceProperties(
-        type="cuda",
-        index=0,
-        multi_processor_count=target.multiprocessors,
-        cc=10 * major + minor,
-        major=major,
-        regs_per_multiprocessor=65536,
-        max_threads_per_multi_processor=2048,
-        max_threads_per_block=1024,
-        warp_size=32,
-    )
+    facts: dict[str, Any] = {
+        "type": "cuda",
+        "index": 0,
+        "multi_processor_count": target.multiprocessors,
+        "cc": 10 * major + minor,
+        "major": major,
+        "regs_per_multiprocessor": 65536,
+        "max_threads_per_multi_processor": 2048,
+        "max_threads_per_block": 1024,
+        "warp_size": 32,
+    }
+    # Not every version of torch has all of them.
+    known = {name: facts[name] for name in hints.DeviceProperties._fields if name in facts}
+    inductor = hints.DeviceProperties(**known)
     with contextlib.ExitStack() as stack:
         for name, answer in answers.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, answer))
         stack.enter_context(mock.patch.object(torch.version, "cuda", "13.0"))
         create = classmethod(lambda cls, device: inductor)
         stack.enter_context(mock.patch.object(hints.DeviceProperties, "create", create))
+        stack.enter_context(mock.patch.object(driver, "_active", _Driver(target)))
         yield
+
+
+class _Driver:
+    """What Triton asks of a GPU's driver when it compiles."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def get_current_target(self) -> GPUTarget:
+        major, minor = self._target.capability
+        return GPUTarget("cuda", 10 * major + minor, 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, _device: int) -> int:
+        return 0
 
 
 class FakeDevice:
@@ -168,6 +178,7 @@ class Cubin:
     shared: int  # bytes
     wgmma: int  # instructions
     ptx: str = field(repr=False)
+    ttgir: str = field(repr=False)
 
 
 def compile_kernel(
@@ -182,15 +193,16 @@ def compile_kernel(
         device = FakeDevice()
         fake = device.arguments(kernel, args)
         code = bind(kernel, config, fake).to_triton_code()
-        launches: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
+        launches: list[tuple[Any, Any, tuple[Any, ...], dict[str, Any]]] = []
 
         def record(jit: Any, grid: Any, *values: Any, **options: Any) -> None:
-            launches.append((jit, values, options))
+            launches.append((jit, grid, values, options | config.launch_options))
 
         with tempfile.TemporaryDirectory() as folder, device.mode:
-            module = _load(code, Path(folder))
-            getattr(module, kernel.function.__name__)(*fake, _launcher=record)
-            return [_compile(target, *launch) for launch in launches]
+            function = getattr(_load(code, Path(folder)), kernel.function.__name__)
+            keep_sizes_general(function, kernel.tensor_names(args))
+            function(*fake, _launcher=record)
+            return [_compile(*launch) for launch in launches]
 
 
 def bind(kernel: Launchable, config: Config, args: tuple[Any, ...]) -> Any:
@@ -239,39 +251,16 @@ def _load(code: str, folder: Path) -> types.ModuleType:
     return module
 
 
-def _compile(target: Target, jit: Any, values: tuple[Any, ...], options: dict[str, Any]) -> Cubin:
-    signature: dict[str, str] = {}
-    constants: dict[tuple[int], Any] = {}
-    attributes: dict[tuple[int], list[list[Any]]] = {}
-    for index, (parameter, value) in enumerate(zip(jit.params, values, strict=True)):
-        kind = "constexpr"
-        if parameter.is_constexpr or value is None:
-            constants[(index,)] = value
-        elif isinstance(value, Tensor):
-            kind = "*" + _TYPES[value.dtype]
-            attributes[(index,)] = [["tt.divisibility", 16]]
-        elif isinstance(value, bool):
-            kind = "i1"
-        elif isinstance(value, float):
-            kind = "fp32"
-        elif int(value) == 1:
-            constants[(index,)] = 1
-        else:
-            kind = "i32" if -(2**31) <= int(value) < 2**31 else "i64"
-            if int(value) % 16 == 0:
-                attributes[(index,)] = [["tt.divisibility", 16]]
-        signature[parameter.name] = kind
-    chosen = {
-        name: options[name]
-        for name in ("num_warps", "num_stages", "maxnreg")
-        if options.get(name) is not None
-    }
-    major, minor = target.capability
-    compiled = triton.compile(
-        ASTSource(jit, signature, constants, attributes),
-        target=GPUTarget("cuda", 10 * major + minor, 32),
-        options=chosen,
-    )
+def _compile(jit: Any, grid: Any, values: tuple[Any, ...], options: dict[str, Any]) -> Cubin:
+    args = [
+        MockTensor(value.dtype)  # aligned, as all tensors are that torch allocates
+        if isinstance(value, Tensor)
+        else int(value)
+        if isinstance(value, torch.SymInt)
+        else value
+        for value in values
+    ]
+    compiled = jit.warmup(*args, grid=grid, **options)
     usage = _resource_usage(compiled.asm["cubin"])
     return Cubin(
         name=jit.fn.__name__,
@@ -280,6 +269,7 @@ def _compile(target: Target, jit: Any, values: tuple[Any, ...], options: dict[st
         shared=compiled.metadata.shared,
         wgmma=compiled.asm["ptx"].count("wgmma.mma_async"),
         ptx=compiled.asm["ptx"],
+        ttgir=compiled.asm["ttgir"],
     )
 
 

@@ -21,8 +21,8 @@ CHUNK = 16
 """Configs that are measured together: large enough for all processes to have work."""
 
 Plain = Mapping[str, Any]
-Measure = Callable[[Sequence[Plain]], Sequence[float]]
-"""Milliseconds of each config, inf for one that does not run."""
+Measure = Callable[[Sequence[Plain]], Sequence[float | None]]
+"""Milliseconds of each config, inf for one that does not run, None for one not reached in time."""
 
 
 class Measured:
@@ -37,8 +37,9 @@ class Measured:
         new = {key_of(config): config for config in configs}
         new = {key: config for key, config in new.items() if key not in self.times}
         if new:
-            self.configs |= new
-            self.times |= zip(new, measure(list(new.values())), strict=True)
+            for key, time in zip(new, measure(list(new.values())), strict=True):
+                if time is not None:
+                    self.configs[key], self.times[key] = new[key], time
         return bool(new)
 
     def best(self) -> str:

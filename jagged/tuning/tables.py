@@ -11,9 +11,9 @@ features are known on the host: bytes an element, features an element (the width
 operand), mean row length T / B. So Helion loads a file for `helion.aot_kernel(key=...)` whose key
 gives these three, and a file that Helion's `aot_runner` made with such a key is as good as ours.
 
-A config has Helion's settings, and up to two keys that Helion does not know, which are split off
-before it sees the rest: `form`, which of several kernels runs, and `constants`, values of its
-compile-time arguments by name (passed in this order). Helion takes what has neither.
+A config has Helion's settings, and up to three keys that are split off before Helion sees the rest:
+`form`, which of several kernels runs; `constants`, values of its compile-time arguments by name
+(passed in this order); `maxnreg`, which the launcher hands to Triton. Helion takes what has none.
 
 What `jagged.tuning` writes has one more name, `POINTS_<kernel>`: the points behind the decision,
 {(itemsize, width, length): index}. It is what the tuner adds to, and what tests compile.

@@ -79,6 +79,7 @@ class Tuner:
         self._clock = clock
         self._begin = clock()
         self._end = math.inf if budget is None else self._begin + budget
+        self._results: dict[str, dict[str, float | str]] = {}  # of each unit's configs
         self._spills: dict[str, int] = {}  # of what the tables have
         self.interrupted = False
         """Whether the user stopped the run."""
@@ -94,7 +95,7 @@ class Tuner:
                 until = math.inf if first is None else now + max(0.0, first - now) / left
                 progress.show(done, f"{unit.name}: {unit.case}", first)
                 self._search(outcomes[-1], until)
-                progress.show(done + 1, _said(outcomes[-1]), first)
+                progress.show(done + 1, self._said(outcomes[-1]), first)
             for group in by_table(outcomes):
                 self._measure_everywhere(group)
         except KeyboardInterrupt:
@@ -133,6 +134,17 @@ class Tuner:
         measure = partial(self._measure, unit, until=until)
         outcome.measured.add([start[0], found.as_dict()], measure)
 
+    def _said(self, outcome: Outcome) -> str:
+        """A line about a unit's search."""
+        name, times = outcome.unit.name, [time for time in _times(outcome) if time < math.inf]
+        if not times:
+            reasons = [r for r in self._results.get(name, {}).values() if isinstance(r, str)]
+            return f"{name}: no config runs ({reasons[0] if reasons else 'no time'})"
+        return (
+            f"{name}: {min(times):.4f} ms, was {outcome.before:.4f}, "
+            f"{len(times)} of {len(outcome.measured.times)} configs run"
+        )
+
     def _measure_everywhere(self, group: Sequence[Outcome]) -> None:
         """Time the best configs of each point at the other points of the table."""
         configs = {key_of(c): c for other in group for c in finalists(other)}
@@ -140,9 +152,9 @@ class Tuner:
             measure = partial(self._measure, outcome.unit, until=self._end)
             outcome.measured.add(configs.values(), measure)
 
-    def _measure(self, unit: Unit, configs: Sequence[Plain], until: float) -> list[float]:
-        """Milliseconds of configs; inf for those that were dropped, or not reached in time."""
-        found: dict[str, float | str] = {}
+    def _measure(self, unit: Unit, configs: Sequence[Plain], until: float) -> list[float | None]:
+        """Milliseconds of configs, inf for those that were dropped; None where time was up."""
+        found = self._results.setdefault(unit.name, {})
         for begin in range(0, len(configs), CHUNK):
             chunk = {key_of(config): config for config in configs[begin : begin + CHUNK]}
             for key in chunk:
@@ -150,7 +162,7 @@ class Tuner:
                 if known is not None:
                     found[key] = known
             self._try({key: chunk[key] for key in chunk if key not in found}, unit, until, found)
-        results = [found.get(key_of(config), math.inf) for config in configs]
+        results = [found.get(key_of(config)) for config in configs]
         return [math.inf if isinstance(result, str) else result for result in results]
 
     def _try(
@@ -279,15 +291,3 @@ def _before(table: ConfigTable, folder: Path, capability: tuple[int, int]) -> En
 
 def _times(outcome: Outcome) -> list[float]:
     return list(outcome.measured.times.values())
-
-
-def _said(outcome: Outcome) -> str:
-    times = [time for time in _times(outcome) if time < math.inf]
-    if not times:
-        return f"{outcome.unit.name}: no config runs"
-    tried = len(outcome.measured.times)
-    before = outcome.before
-    return (
-        f"{outcome.unit.name}: {min(times):.4f} ms, was {before:.4f}, "
-        f"{len(times)} of {tried} configs run"
-    )
