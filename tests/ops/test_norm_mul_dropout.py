@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.utils import checkpoint
 
 import jagged
 from jagged.testing import assert_accurate, dropout_keep, norm_mul_dropout_oracle
@@ -196,6 +197,20 @@ def test_backward_drops_what_forward_dropped(device: torch.device) -> None:
     norm_mul_dropout(values, u, dropout=0.4)
     (grad,) = torch.autograd.grad(out.sum(), u)
     torch.testing.assert_close(grad, out.detach())
+
+
+def test_a_checkpoint_drops_the_same_again(device: torch.device) -> None:
+    """It computes the forward pass a second time, with the generator set back."""
+    x = torch.randn(50, 8, device=device, requires_grad=True)
+    out = checkpoint.checkpoint(
+        lambda x: norm_mul_dropout(x.sin(), x, silu=True, dropout=0.4), x, use_reentrant=False
+    )
+    norm_mul_dropout(x, x, dropout=0.4)
+    (grad,) = torch.autograd.grad(out.square().sum(), x)
+    kept = out.detach() != 0
+    expected = norm_mul_dropout(x.sin(), x, silu=True) / 0.6
+    (wanted,) = torch.autograd.grad(expected.square().mul(kept).sum(), x)
+    torch.testing.assert_close(grad, wanted)
 
 
 def test_compiled_with_dropout(device: torch.device) -> None:
