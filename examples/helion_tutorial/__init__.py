@@ -16,8 +16,8 @@
 It needs `pip install -e '.[gpu]'`, and where torch has no CUDA `pip install triton==3.6.0` as well.
 
 Every step checks its kernels against torch. Without a GPU, Triton's interpreter runs them on the
-CPU, program by program: the same generated code, thousands of times slower. Times are printed for
-the mechanism's sake there and mean something on a GPU only.
+CPU, program by program: the same generated code, far slower. A search works there too, but which
+config it finds means something on a GPU only.
 """
 
 import os

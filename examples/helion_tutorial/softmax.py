@@ -31,8 +31,8 @@ from examples.helion_tutorial.workshop import DEVICE, check, say
 def softmax(x: torch.Tensor) -> torch.Tensor:
     """Softmax over dim 1 of x [rows, columns]: torch's own function, on the rows of a tile.
 
-    A program holds whole rows at once. That is the shortest form, and the fastest while a row fits
-    the registers of a program.
+    A program holds whole rows at once and reads them once: the form to begin with, as long as a row
+    fits the registers of a program.
     """
     rows, _columns = x.size()
     out = torch.empty_like(x)

@@ -12,7 +12,7 @@ that program at four levels:
 
 Helion is a small language inside Python (an embedded DSL). It does not talk to the GPU: it writes a
 Triton kernel, which Triton compiles to PTX. What it takes off your hands is the part of a Triton
-kernel that computes addresses and masks, often more than half of it, and the choice of block sizes.
+kernel that computes addresses and masks, and the choice of block sizes.
 
 A kernel function has two halves. What stands outside of the `hl.tile` loop is ordinary Python and
 runs on the host, once a call: sizes, `torch.empty`, `return`. What stands inside is never run as

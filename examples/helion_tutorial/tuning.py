@@ -4,8 +4,8 @@ A kernel of two tiles has thousands of configs, and which one is fast depends on
 shape. Without `config=` the first call searches: it generates configs, compiles each, checks its
 result against the default's, times it, keeps the good ones and varies them, generation by
 generation. (The default search learns from its timings which candidates to try; others, such as
-differential evolution, cross and mutate.) Effort "full" takes about ten minutes a shape, "quick"
-finds most of it in a minute, and a budget in seconds ends either with the best so far.
+differential evolution, cross and mutate.) Effort "full" takes some ten minutes a shape, as Helion's
+documentation has it, "quick" far less; a budget in seconds ends either with the best so far.
 
 The winner is cached on disk, for this GPU, kind of arguments and kernel source: the next process
 finds it. Switches, all of them environment variables:

@@ -236,5 +236,5 @@ class TestSwitches:
 
     def test_an_unknown_cache_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("HELION_AUTOTUNE_CACHE", "Redis")
-        with pytest.raises(ValueError, match="one of LocalAutotuneCache, .*got 'Redis'"):
+        with pytest.raises(ValueError, match=r"one of LocalAutotuneCache, .*got 'Redis'"):
             best((1,), Search(SMALL))
