@@ -178,6 +178,7 @@ def _keys(seed: Any, index: Any) -> tuple[Any, Any]:
 def _numbers(first: Any, second: Any, column: Any) -> Any:
     """One int32 for each element and column: `_mix` with the other key halfway, once for two
     columns, since the threads that own both compute it once."""
+    column = column.to(torch.int32)
     x = first + (column >> 1) * COLUMN
     x = ((x ^ ((x >> 16) & 0xFFFF)) * FIRST) ^ second
     x = (x ^ ((x >> 15) & 0x1FFFF)) * SECOND

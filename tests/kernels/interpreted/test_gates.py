@@ -8,6 +8,7 @@ from torch import Tensor
 
 from jagged.eager import norm_mul_dropout as eager
 from jagged.kernels import norm_mul_dropout as kernels
+from jagged.tuning import launch
 from jagged.tuning.configs import Config
 
 LENGTHS, FILLED, TOTAL = (5, 0, 37, 1), 43, 47
@@ -52,7 +53,11 @@ def close(ours: tuple[Tensor, ...], exact: tuple[Tensor, ...]) -> None:
         torch.testing.assert_close(result.double(), answer, rtol=2e-5, atol=5e-5)
 
 
-def test_by_head() -> None:
+@pytest.mark.parametrize("wide", [False, True])
+def test_by_head(wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with 64-bit addresses, which must not make the hash one of 64 bits."""
+    if wide:
+        monkeypatch.setattr(launch, "INT32_LIMIT", 1)
     x, u, weight, bias = values(3, 25), values(3, 25), torch.randn(3), torch.randn(3)
     seed = torch.tensor([-(2**40) - 7])
     compare((x, u, weight, bias), values(3 * 75), True, True, True, 0.3, seed, OFFSETS)
