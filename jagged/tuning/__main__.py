@@ -161,6 +161,7 @@ def tune(
     folder.mkdir(parents=True, exist_ok=True)
     use_tables(folder)
     todo = units(cases, trials.capability)
+    tuner.require_writable(todo, folder, trials.capability)
     with Journal(folder / "journal.jsonl", tuner.facts(trials)) as journal:
         if len(journal):
             print(f"{len(journal)} measurements are in {journal.path} already")

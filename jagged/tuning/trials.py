@@ -5,6 +5,7 @@
 
 import importlib
 import multiprocessing
+import signal
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -73,7 +74,7 @@ class GpuTrials:
     def __init__(self, device: torch.device, workers: int, sample_ms: float = 40.0) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([__name__])
-        self._pool = ProcessPoolExecutor(workers, mp_context=context)
+        self._pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_leave_interrupts)
         self._target = Target.of(device)
         self.hardware = self._target.name
         self.capability = self._target.capability
@@ -207,6 +208,11 @@ def compiled(
     except Exception as error:
         return Fit(error=_first_line(error))
     return Fit(max(one.stack for one in made), max(one.shared for one in made))
+
+
+def _leave_interrupts() -> None:
+    """Ctrl-C is for the process that measures."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _as_tuple(result: Any) -> tuple[Tensor, ...]:

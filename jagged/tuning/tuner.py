@@ -250,6 +250,18 @@ def choose(group: Sequence[Outcome]) -> None:
         outcome.chosen = plain[min(kept, key=lambda i: row[i])]
 
 
+def require_writable(units: Sequence[Unit], folder: Path, capability: tuple[int, int]) -> None:
+    """Refuse a folder whose files `write` could not add to, before anything is measured.
+
+    Raises:
+        ValueError: a file there was not written by `jagged.tuning`.
+    """
+    for stem in {unit.table.stem for unit in units}:
+        path = folder / tables.file_name(stem, capability)
+        for name in tables.names(path) if path.exists() else ():
+            tables.entries(path, name)
+
+
 def write(outcomes: Sequence[Outcome], folder: Path, capability: tuple[int, int]) -> list[Path]:
     """Write the tables with what was chosen; points that were not tuned keep their configs."""
     written = []

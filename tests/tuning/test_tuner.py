@@ -144,6 +144,15 @@ def test_the_command_tunes_all_tables_of_a_call(
     assert "s left" in printed.err
 
 
+def test_a_folder_that_cannot_be_added_to_is_refused_first(tmp_path: Path) -> None:
+    trials = CostTrials()
+    path = tmp_path / tables.file_name("dense_add", trials.capability)
+    path.write_text("def autotune__add_dense(*args):\n    return {'block_sizes': [8, 8]}\n")
+    with pytest.raises(ValueError, match=r"was not written by jagged\.tuning"):
+        __main__.tune(CASES, trials, tmp_path, "quick")
+    assert trials.timed == []
+
+
 def test_an_interrupted_command_says_so(tmp_path: Path) -> None:
     assert __main__.tune(CASES[:1], CostTrials(interrupt_after=2), tmp_path, "quick") == 130
     assert list(tmp_path.glob("_helion_aot_*"))
