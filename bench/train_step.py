@@ -3,13 +3,18 @@
 Lookup, HSTU layers, softmax over sampled negatives, backward pass, AdamW; bfloat16 autocast. The
 padded model has the same parameters and, before anything is timed, the same loss and gradients on
 rows of its own. Only its layers see padding: lookup and loss run on the events alone in both.
+
+A line appears as soon as a provider is measured, the important ones first. Another process fills
+torch.compile's cache meanwhile.
 """
 
 import argparse
 import copy
 import dataclasses
 import datetime
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,9 +36,10 @@ from jagged import JaggedTensor
 from jagged.modules import HSTUStack
 from jagged.tuning.timing import Stopwatch, peak_memory
 
-PROVIDERS = ("jagged", "jagged-compile", "jagged-graph", "torch-padded", "torch-padded-compile")
 BASELINE = "torch-padded-compile"
-LAWS: dict[str, Law] = {"uniform": uniform(), "skew": skew}
+USUAL = ("jagged", "jagged-graph", BASELINE, "torch-padded")
+PROVIDERS = (*USUAL, "jagged-compile")
+LAWS: dict[str, Law] = {"skew": skew, "uniform": uniform()}
 CHECKED_ROWS = 32
 # Of the loss and of all gradients together, against float32: what bfloat16 may lose.
 LOSS_ERROR, GRADIENT_ERROR = 2e-3, 5e-2
@@ -179,15 +185,24 @@ def check(training: Training, problem: Problem, wanted: Sequence[Tensor]) -> flo
     return error
 
 
-def measure(
-    machine: Machine, stopwatch: Stopwatch, sizes: Sizes, providers: Sequence[str]
-) -> Iterator[Row]:
-    """A row for each provider and law."""
-    device = stopwatch.device
+def model_of(sizes: Sizes, device: torch.device) -> NextItemModel:
+    """The model whose weights all providers begin with."""
     torch.manual_seed(0)
     settings = sizes.settings()
     seen = torch.ones(sizes.num_items, dtype=torch.int64)
-    model = NextItemModel(hstu_encoder(settings), seen, settings).to(device)
+    return NextItemModel(hstu_encoder(settings), seen, settings).to(device)
+
+
+def measure(
+    machine: Machine,
+    stopwatch: Stopwatch,
+    sizes: Sizes,
+    providers: Sequence[str],
+    before_timing: Callable[[], object] = lambda: None,
+) -> Iterator[Row]:
+    """A row for each provider and law, as soon as it is known."""
+    device = stopwatch.device
+    model = model_of(sizes, device)
     trainings = [Training(provider, model, sizes) for provider in providers]
     for name, law in LAWS.items():
         problem = Problem.draw(law, sizes, device)
@@ -195,7 +210,6 @@ def measure(
         wanted = exact(model, part)
         dtype = "bfloat16" if device.type == "cuda" else "float32"
         blank = Row(machine, "train_step", "step", name, dtype, "")
-        entrants: list[tuple[Row, Callable[[], object]]] = []
         for training in trainings:
             row = dataclasses.replace(blank, provider=training.provider)
             try:
@@ -205,29 +219,35 @@ def measure(
                     error = check(training, part, wanted)
                     call = training.call(problem)
                     call()
+                    before_timing()
                     refuse_waiting(call, device)
-                peak = peak_memory(call, device)
-                entrants.append(
-                    (dataclasses.replace(row, peak_mib=peak, error=f"{error:.1e}"), call)
+                    # A graph keeps its memory between steps: nothing would show.
+                    graph = training.provider.endswith("-graph")
+                    peak = None if graph else peak_memory(call, device)
+                    timing = stopwatch.time(call)
+                yield dataclasses.replace(
+                    row,
+                    p50_ms=timing.p50,
+                    p20_ms=timing.p20,
+                    p80_ms=timing.p80,
+                    peak_mib=peak,
+                    host_us=timing.host_us,
+                    error=f"{error:.1e}",
                 )
+                del call
             except Exception as failure:
                 yield dataclasses.replace(row, error=describe(failure))
-        with quiet():
-            timings = stopwatch.compare([call for _, call in entrants])
-        for (row, _), timing in zip(entrants, timings, strict=True):
-            if isinstance(timing, Exception):
-                yield dataclasses.replace(row, error=describe(timing))
-                continue
-            yield dataclasses.replace(
-                row,
-                p50_ms=timing.p50,
-                p20_ms=timing.p20,
-                p80_ms=timing.p80,
-                host_us=timing.host_us,
-            )
-        del entrants
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
+            if device.type == "cuda":
+                torch.cuda.empty_cache()
+
+
+def compile_baseline(sizes: Sizes, device: torch.device) -> None:
+    """Run the compiled model once, so that another process finds its code in the cache."""
+    model = model_of(sizes, device)
+    problem = Problem.draw(LAWS["skew"], sizes, device)
+    training = Training(BASELINE, model, sizes)
+    with quiet():
+        check(training, problem.part(CHECKED_ROWS), exact(model, problem.part(CHECKED_ROWS)))
 
 
 def weights_for(model: nn.Module, source: NextItemModel) -> dict[str, Tensor]:
@@ -270,12 +290,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.train_step", description=__doc__)
     parser.add_argument("--cpu", action="store_true", help="on the CPU, with small sizes")
     parser.add_argument(
-        "--provider", action="extend", nargs="+", choices=PROVIDERS, help="only these"
+        "--provider",
+        action="extend",
+        nargs="+",
+        choices=PROVIDERS,
+        help="these (default: all but jagged-compile, which takes another minute to compile)",
     )
     parser.add_argument("--rows", type=int, help=f"rows of a batch (default: {GPU.rows})")
-    parser.add_argument("--budget-ms", type=float, default=600.0, help="sampling time of a step")
+    parser.add_argument("--budget-ms", type=float, default=300.0, help="sampling time of a step")
     parser.add_argument("--out", type=Path, help="folder of a CSV to append to: bench/results")
     parser.add_argument("--commit", help="what to call this state (default: the commit of git)")
+    parser.add_argument("--fill-cache", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if not options.cpu and not torch.cuda.is_available():
         parser.error("there is no CUDA device: give --cpu to measure the CPU with small sizes")
@@ -283,21 +308,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sizes = SMALL if options.cpu else GPU
     if options.rows is not None:
         sizes = dataclasses.replace(sizes, rows=options.rows)
-    usable = [p for p in PROVIDERS if not (options.cpu and p.endswith(("-graph", "-compile")))]
-    providers = [p for p in usable if not options.provider or p in options.provider]
-    date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    machine = results.machine(device, options.commit, date)
-    stopwatch = Stopwatch(device, budget_ms=options.budget_ms)
-    stopwatch.warm()
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")  # TF32 for the scores, which are in float32
-    rows = list(measure(machine, stopwatch, sizes, providers))
-    print(table(rows, sizes))
-    if options.out is not None:
-        path = options.out / results.file_name(machine)
-        results.write(path, rows)
+    if options.fill_cache:
+        compile_baseline(sizes, device)
+        return 0
+    usable = [p for p in PROVIDERS if not (options.cpu and p.endswith(("-graph", "-compile")))]
+    providers = [p for p in usable if p in (options.provider or USUAL)]
+    date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    machine = results.machine(device, options.commit, date)
+    path = None if options.out is None else options.out / results.file_name(machine)
+    started = time.perf_counter()
+    helper = None
+    if BASELINE in providers:
+        own = [sys.executable, "-m", "bench.train_step", "--fill-cache", "--rows", str(sizes.rows)]
+        helper = subprocess.Popen(own)
+    stopwatch = Stopwatch(device, budget_ms=options.budget_ms)
+    stopwatch.warm()
+    rows = []
+    wait = (lambda: None) if helper is None else helper.wait
+    try:
+        for row in measure(machine, stopwatch, sizes, providers, wait):
+            rows.append(row)
+            print(f"{time.perf_counter() - started:4.0f} s  {summary(row, sizes)}", flush=True)
+            if path is not None:
+                results.write(path, [row])
+    finally:
+        if helper is not None:
+            helper.kill()
+    print(f"\n{table(rows, sizes)}")
+    if path is not None:
         print(f"\n{len(rows)} rows in {path}")
     return 0 if all(row.p50_ms is not None for row in rows) else 1
+
+
+def summary(row: Row, sizes: Sizes) -> str:
+    """One line."""
+    if row.p50_ms is None:
+        return f"{row.shape} {row.provider} failed: {row.error}"
+    rate = sizes.rows / milliseconds(row) * 1e3
+    return f"{row.shape} {row.provider}: {row.p50_ms:.2f} ms, {rate:,.0f} sequences/s"
 
 
 if __name__ == "__main__":

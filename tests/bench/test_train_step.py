@@ -75,11 +75,12 @@ def test_measures_and_appends_rows(tmp_path: Path, capsys: pytest.CaptureFixture
     rows = results.read([tmp_path / "cpu.csv"])
     assert [(row.op, row.mode, row.shape, row.provider) for row in rows] == [
         ("train_step", "step", shape, provider)
-        for shape in ("uniform", "skew")
+        for shape in ("skew", "uniform")
         for provider in ("jagged", "torch-padded")
     ]
     assert all(row.p50_ms is not None and row.p50_ms > 0 for row in rows)
     assert "4 rows in" in shown
+    assert "s  skew jagged: " in shown.splitlines()[0]
     assert "sequences/s" in shown
     assert "train_step" in report_table(rows)
 
