@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 T = TypeVar("T")
@@ -108,11 +110,19 @@ def joined(world: World, device: torch.device) -> Iterator[None]:
     if not world.launched:
         yield
         return
-    if device.type == "cuda":
+    on_gpu = device.type == "cuda"
+    if on_gpu:
         torch.cuda.set_device(device)
-        distributed.init_process_group("cpu:gloo,cuda:nccl", device_id=device)
-    else:
-        distributed.init_process_group("gloo")
+    store, rank, size = next(rendezvous("env://"))
+    # torchrun keeps its store when it restarts the processes, and in it where the dead ones were.
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    distributed.init_process_group(
+        "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
+        store=PrefixStore(f"attempt {attempt}", store),
+        rank=rank,
+        world_size=size,
+        device_id=device if on_gpu else None,
+    )
     yield
     # After an error others may wait in a collective: then the process just ends, and torchrun
     # ends the others.
