@@ -53,7 +53,8 @@ def norm_mul_dropout(
         silu: the gate is `silu(u)`.
         concat: the result is gate, values and their product beside each other.
         dropout: the probability p with which a number becomes 0, in [0, 1); the others are
-            multiplied by 1 / (1 - p). As in torch, NaN and infinity survive as NaN.
+            multiplied by 1 / (1 - p). As in torch it is a product with 0: what was infinite or NaN
+            and is dropped is NaN.
         seed: [1] int64 on the device of `values`: the same seed drops the same numbers. None to
             draw one from the device's generator, so that `torch.manual_seed` decides, nothing waits
             for the device, and a CUDA graph draws another at each replay. Without dropout it is
