@@ -66,13 +66,13 @@ def problems(ops: Sequence[str] = operands.OPS, folder: Path | None = None) -> I
 
 
 def _tables(ops: Sequence[str]) -> dict[ConfigTable, list[str]]:
-    """The tables that ops use, and which do."""
+    """The tables that ops use, and all ops that use them, the given ones first."""
     users: dict[ConfigTable, list[str]] = {}
-    for op in ops:
+    for op in (*ops, *(op for op in operands.OPS if op not in ops)):
         for value in vars(importlib.import_module(f"jagged.kernels.{op}")).values():
             if isinstance(value, ConfigTable) and op not in users.setdefault(value, []):
                 users[value].append(op)
-    return users
+    return {table: found for table, found in users.items() if found[0] in ops}
 
 
 def _misfit(launch: Launch, specs: dict[tuple[Any, ...], Any]) -> str:
