@@ -67,11 +67,11 @@ def random_state() -> State:
 
 
 def restore_random_state(state: State) -> None:
-    """Continue the generators where `random_state` saw them."""
+    """Continue the generators where `random_state` saw them; those of GPUs that are here."""
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))
     name, keys, position, has_gauss, cached = state["numpy"]
     numpy.random.set_state((name, numpy.array(keys, numpy.uint32), position, has_gauss, cached))
     torch.set_rng_state(state["torch"])
-    if torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["cuda"])
+    for index, of_gpu in enumerate(state["cuda"][: torch.cuda.device_count()]):
+        torch.cuda.set_rng_state(of_gpu, index)

@@ -48,16 +48,15 @@ class DistributedTrainer(Trainer):
         self.model.eval()
         rows = torch.arange(self.world.rank, held_out.target.shape[0], self.world.size)
         part = HeldOut(held_out.history.select(rows), held_out.target[rows])
-        sums = torch.zeros(3, dtype=torch.float64, device=self.device)
+        sums = [0.0, 0.0, 0.0]
         with ExitStack() as stack:
             if isinstance(self.model, ShardedNextItemModel):
                 stack.enter_context(self.model.gathered())
             if len(rows) > 0:
                 found = evaluate(self.model.scores, part, self.split.num_items, self.device)
-                sums += torch.tensor(
-                    [found.hit_rate * len(rows), found.ndcg * len(rows), len(rows)]
-                )
-        hits, gain, users = self.world.sum(sums).tolist()
+                sums = [found.hit_rate * len(rows), found.ndcg * len(rows), float(len(rows))]
+        whole = torch.tensor(sums, dtype=torch.float64, device=self.device)
+        hits, gain, users = self.world.sum(whole).tolist()
         return Metrics(hits / users, gain / users)
 
     # Checkpoints ------------------------------------------------------------------------------
