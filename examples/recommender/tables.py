@@ -132,12 +132,16 @@ def require_training_ops() -> None:
     Raises:
         ImportError: torchrec or fbgemm is not installed, or fbgemm without its training kernels.
     """
-    _torchrec()
+    try:
+        _fbgemm()
+    except ImportError as error:
+        raise ImportError(f"sharded tables need torchrec and fbgemm-gpu: {error}") from error
     if not hasattr(torch.ops.fbgemm, LOOKUP_OP):
         raise ImportError(
             f"sharded tables need fbgemm's training kernels, but there is no fbgemm::{LOOKUP_OP}: "
             "install the whole fbgemm-gpu (CPU: fbgemm-gpu-cpu), or use --tables replicated"
         )
+    _torchrec()
 
 
 def shard(
@@ -202,10 +206,10 @@ def dense_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def _torchrec() -> Any:
-    """The names that are used of torchrec; importing it warns about parts of fbgemm."""
+    """The names that are used of torchrec; importing it warns of this and that."""
+    _fbgemm()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        importlib.import_module("fbgemm_gpu")  # makes its operators known, as torchrec expects
         return SimpleNamespace(
             **{
                 name: getattr(importlib.import_module(f"torchrec.{module}"), name)
@@ -213,3 +217,10 @@ def _torchrec() -> Any:
                 for name in names
             }
         )
+
+
+def _fbgemm() -> None:
+    """Make fbgemm's operators known, which torchrec takes for granted."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        importlib.import_module("fbgemm_gpu")

@@ -214,6 +214,9 @@ def test_sharded_tables_are_never_replaced_by_others(
     monkeypatch.setattr(tables, "LOOKUP_OP", "an_operator_of_another_build")
     with pytest.raises(SystemExit, match="sharded tables need fbgemm's training kernels"):
         train_recommender.main(run)
+    monkeypatch.setitem(sys.modules, "fbgemm_gpu", None)
+    with pytest.raises(SystemExit, match="sharded tables need torchrec and fbgemm-gpu: "):
+        train_recommender.main(run)
     assert not (tmp_path / "run").exists()
     with pytest.raises(ValueError, match="tables sharded needs a sampled loss"):
         Settings(tables="sharded", loss="full")
