@@ -45,6 +45,10 @@ def total(make: Make) -> int:
     return make.total
 
 
+SUMS = {
+    "row": {"SUM": Config({"block_sizes": [32]}, "row", {"DEEP": 2, "BLOCK": 8})},
+    "rows": {"SUM": Config({"block_sizes": [8, 32, 64]})},
+}
 CASES = [
     Case("to_padded", "forward", values_and(some, 1.5), forms("CELLS")),
     Case(
@@ -84,5 +88,12 @@ CASES = [
     ),
     Case("padded_add", "backward", dense_and(some, total), {"all": {"ELEMENTS": BLOCKS["large"]}}),
     Case("row_add", "forward", values_and(lambda make: make.per_row(make.width)), forms("FORWARD")),
-    Case("row_add", "backward", values_and(True, True), {"all": {"ELEMENTS": BLOCKS["large"]}}),
+    Case("row_add", "backward", values_and(True, True), SUMS),
+    Case(
+        "row_add",
+        "backward",
+        values_and(True, False),
+        {"values": {"ELEMENTS": BLOCKS["large"]}},
+        label="values",
+    ),
 ]
