@@ -28,9 +28,14 @@ def as_offsets(lengths: Tensor, capacity: int | None) -> Tensor:
 
 
 def row_ids(offsets: Tensor, total: int) -> Tensor:
-    """The row of each of `total` elements [total], int64; B for elements past the last row."""
-    index = torch.arange(total, device=offsets.device, dtype=offsets.dtype)
-    return torch.searchsorted(offsets[1:].contiguous(), index, right=True)
+    """The row of each of `total` elements [total], int64; B for the capacity tail.
+
+    Element t is past as many rows as end at or before t. Linear in T, where a search is not, and
+    0..B whatever the offsets hold, where `torch.repeat_interleave` writes out of bounds.
+    """
+    ends = offsets[1:].to(torch.int64).clamp(min=0, max=total)
+    ended = torch.zeros(total + 1, dtype=torch.int64, device=offsets.device)
+    return ended.index_add_(0, ends, torch.ones_like(ends)).cumsum(0)[:total]
 
 
 def gather_rows(values: Tensor, starts: Tensor, offsets: Tensor, total: int) -> Tensor:

@@ -23,7 +23,7 @@ SOURCES = [
 # Where a folder may import from inside the package (itself always).
 ARROWS = {
     "ops": {"checks", "attention"},
-    "eager": set(),
+    "eager": {"_rows"},
     "kernels": {"tuning"},
     "tuning": {"kernels", "ops", "testing", "checks", "layout", "attention"},
     "data": {"layout", "checks", "interop"},
@@ -101,6 +101,16 @@ def test_banned_patterns(pattern: str, folders: set[str] | None) -> None:
         code = re.sub(r"^ *>>>.*", "", path.read_text(), flags=re.MULTILINE)
         found = re.search(pattern, code)
         assert found is None, f"{path}: {found.group() if found else ''}"
+
+
+def test_eager_reads_offsets_in_one_helper() -> None:
+    found = [
+        f"{path.name}: {line.strip()}"
+        for path in (ROOT / "jagged" / "eager").glob("*.py")
+        for line in path.read_text().splitlines()
+        if re.search(r"\.(item|tolist|cpu)\(\)|\b(int|bool)\(", line)
+    ]
+    assert found == ["_rows.py: found: list[int] = numbers.tolist()"]
 
 
 def test_layers_take_at_most_five_arguments() -> None:

@@ -87,6 +87,19 @@ def test_from_row_ids_with_empty_rows_and_a_tail() -> None:
     assert x.row_ids().tolist() == [0, 0, 2, 4, 4]
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_row_ids_stay_in_range_whatever_the_offsets_hold(dtype: torch.dtype) -> None:
+    values = torch.zeros(4)
+    for offsets, ids in (
+        ([0, 0, 0, 2], [2, 2, 3, 3]),
+        ([0, 9, -1, 2], [1, 1, 2, 2]),
+        ([0], [0, 0, 0, 0]),
+    ):
+        x = JaggedTensor(values, torch.tensor(offsets, dtype=dtype))
+        assert x.row_ids().tolist() == ids
+        assert x.row_ids().dtype == torch.int64
+
+
 @given(LENGTHS)
 def test_constructors_agree(lengths: list[int]) -> None:
     x = random_jagged(lengths, 2)

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from jagged.eager._rows import read_offsets
+
 
 class Shape(NamedTuple):
     """The numbers of an `HSTUMask`, as the flat op takes them."""
@@ -119,4 +121,4 @@ def _range_over_rows(ends: Tensor | None, length: int) -> tuple[list[int], list[
     if ends is None:
         return [0] * length, [0] * length
     low, high = torch.aminmax(ends, dim=0)
-    return low.tolist(), high.tolist()
+    return read_offsets(low), read_offsets(high)

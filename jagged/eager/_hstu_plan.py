@@ -14,6 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from jagged.eager._rows import read_offsets
+
 _ONE_BLOCK = 256  # the longest row whose pairs are one block
 
 
@@ -88,9 +90,9 @@ def sections(bounds: Tensor, max_length: int, budget: Budget) -> Iterator[Sectio
     size = padded_size(seen)
     slots = (size * budget.heads).cumsum(0)
     counts = [lengths.shape[0]]
-    if slots[-1].item() > budget.slots:
+    if read_offsets(slots[-1:])[0] > budget.slots:
         number = (slots - 1).clamp_(min=0) // budget.slots
-        counts = torch.unique_consecutive(number, return_counts=True)[1].tolist()
+        counts = read_offsets(torch.unique_consecutive(number, return_counts=True)[1])
     row = 0
     for count in counts:
         rows = slice(row, row + count)
@@ -100,7 +102,7 @@ def sections(bounds: Tensor, max_length: int, budget: Budget) -> Iterator[Sectio
 
 def _section(row: int, bounds: Tensor, seen: Tensor, size: Tensor, budget: Budget) -> Section:
     heads = budget.heads
-    first, last = int(bounds[0].item()), int(bounds[-1].item())
+    first, last = read_offsets(torch.stack((bounds[0], bounds[-1])))
     sorted_size, order = torch.sort(size, stable=True)
     tiles, slots = _tiles(sorted_size, order + row, budget)
     # In sorted order: the slot of a row's first element, and how far apart its heads are.
@@ -118,7 +120,7 @@ def _section(row: int, bounds: Tensor, seen: Tensor, size: Tensor, budget: Budge
     slot = torch.repeat_interleave(table - inside[:, None], lengths, 0, output_size=last - first)
     element = torch.arange(last - first, device=order.device)
     slot += element[:, None]
-    if bool((seen < lengths).any()):
+    if read_offsets((lengths - seen).max()[None]) != [0]:
         end = torch.repeat_interleave(inside + seen, lengths, output_size=last - first)
         slot.masked_fill_((element >= end)[:, None], slots)
     tiles = [tile for tile in tiles if tile.size > 0]
@@ -129,7 +131,7 @@ def _tiles(sorted_size: Tensor, rows: Tensor, budget: Budget) -> tuple[list[Tile
     """Tiles of `rows` [R], sorted by size, and the number of their slots."""
     sizes, counts = torch.unique_consecutive(sorted_size, return_counts=True)
     tiles, slots, begin = [], 0, 0
-    for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
+    for size, count in zip(read_offsets(sizes), read_offsets(counts), strict=True):
         step = count if size == 0 else budget.rows(size)
         for start in range(begin, begin + count, step):
             tile = Tile(rows[start : min(start + step, begin + count)], size, slots, budget.heads)

@@ -1,5 +1,7 @@
 """Where each element of a jagged tensor lives, computed without reading the offsets on the host.
 
+`read_offsets` is the exception, for who has to.
+
 Symbols: T elements, B rows. Elements of the capacity tail belong to no row and are given the row
 B, so that reductions collect them in one row too many, which is dropped.
 """
@@ -8,6 +10,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from jagged._rows import row_ids
 
 
 class Elements(NamedTuple):
@@ -18,15 +22,14 @@ class Elements(NamedTuple):
     valid: Tensor  # [T] bool, False for the tail and at or past `max_length` where that is given
 
 
-def row_ids(offsets: Tensor, total: int) -> Tensor:
-    """The row of each of `total` elements [total], int64; B for the capacity tail.
+def read_offsets(numbers: Tensor) -> list[int]:
+    """Integers [n] that follow from offsets, on the host.
 
-    Element t is past as many rows as end at or before t. Linear in T, where a search is not, and
-    0..B whatever the offsets hold, where `torch.repeat_interleave` writes out of bounds.
+    All that is read as numbers goes through here, so that one search finds who would wait for a
+    GPU: HSTU attention alone, which cuts its batch by lengths.
     """
-    ends = offsets[1:].to(torch.int64).clamp(min=0, max=total)
-    ended = torch.zeros(total + 1, dtype=torch.int64, device=offsets.device)
-    return ended.index_add_(0, ends, torch.ones_like(ends)).cumsum(0)[:total]
+    found: list[int] = numbers.tolist()
+    return found
 
 
 def elements(offsets: Tensor, total: int, max_length: int | None = None) -> Elements:

@@ -2,7 +2,8 @@
 
 from torch import Tensor
 
-from jagged.eager._rows import clear, contiguous_copy, elements, pad, row_ids, take_cells
+from jagged._rows import row_ids
+from jagged.eager._rows import clear, contiguous_copy, elements, pad, take_cells
 
 
 def forward(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from jagged.eager._rows import accumulated, clear, contiguous_copy, row_ids, spread_rows, sum_rows
+from jagged._rows import row_ids
+from jagged.eager._rows import accumulated, clear, contiguous_copy, spread_rows, sum_rows
 
 
 def forward(

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from jagged.eager._rows import accumulated, over_trailing, row_ids, spread_rows, sum_rows
+from jagged._rows import row_ids
+from jagged.eager._rows import accumulated, over_trailing, spread_rows, sum_rows
 
 
 def forward(values: Tensor, offsets: Tensor) -> Tensor:

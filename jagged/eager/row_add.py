@@ -2,7 +2,8 @@
 
 from torch import Tensor
 
-from jagged.eager._rows import clear, contiguous_copy, row_ids, spread_rows, sum_rows
+from jagged._rows import row_ids
+from jagged.eager._rows import clear, contiguous_copy, spread_rows, sum_rows
 
 
 def forward(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:

@@ -2,7 +2,8 @@
 
 from torch import Tensor
 
-from jagged.eager._rows import row_ids, spread_rows, sum_rows
+from jagged._rows import row_ids
+from jagged.eager._rows import spread_rows, sum_rows
 
 
 def forward(values: Tensor, offsets: Tensor) -> Tensor:
