@@ -75,7 +75,8 @@ def finite(peak: Any) -> Any:
 def summand(block: Any, EXACT: bool) -> Any:
     """Elements as they are added up: float64 if EXACT, for float32, else float32.
 
-    Sums of float32 numbers that cancel are then right to the last bit; memory is as busy.
+    Sums of float32 numbers that cancel are then right to the last bit, and the memory is as busy as
+    before.
     """
     return block.to(torch.float64) if EXACT else block.to(torch.float32)
 

@@ -187,8 +187,8 @@ def _spread_rows(
 ) -> None:
     """grad [B, D], offsets [B + 1], out [T, D].
 
-    A program owns a block of elements and looks for their rows, see `_elements`, so the work is even
-    whatever the lengths, and the capacity tail is one more row, of zeros.
+    A program owns a block of elements and looks for their rows, see `_elements`, so the work is
+    even whatever the lengths, and the capacity tail is one more row, of zeros.
     """
     rows = offsets.size(0) - 1
     width = hl.specialize(grad.size(1))

@@ -49,8 +49,9 @@ def attend(
     Program (head, slot) finds its row and block in `table` [slots, 2], or, without one, in the slot
     itself: `most` blocks a row. The last SPARE programs write 0 into the capacity tail. D and V
     are the widths padded to powers of two. With HELD the queries are in registers and not in shared
-    memory, which `wgmma` would read again for each block of keys. Of a row longer than `max_length` only the first
-    `max_length` elements are queries and keys, under the mask of the whole row; the others get 0.
+    memory, which `wgmma` would read again for each block of keys. Of a row longer than `max_length`
+    only the first `max_length` elements are queries and keys, under the mask of the whole row; the
+    others get 0.
     """
     heads = hl.specialize(q.size(1))
     hl.specialize(q.size(2))
