@@ -5,9 +5,10 @@ order and results; fbgemm need not be installed), or let `install_fbgemm_kernels
 kernels of an installed fbgemm, so that torchrec and other callers use them without a change.
 
 fbgemm writes a jagged tensor as `values` and a list of offsets, one for each jagged dimension; one
-such dimension is supported here. Rows longer than `max_L` follow fbgemm's rules: cut when padded,
-0 (and gradient 0) in products, unchanged in additions, and in `jagged_softmax` 0, where fbgemm
-leaves memory uninitialised.
+such dimension is supported here. It takes any strides: a tensor with another than 1 in the last
+dimension is copied. Rows longer than `max_L` follow fbgemm's rules: cut when padded, 0 (and
+gradient 0) in products, unchanged in additions, and in `jagged_softmax` 0, where fbgemm leaves
+memory uninitialised.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from jagged import checks, ops
+from jagged.ops._library import unit_last_stride
 
 
 def only_offsets(offsets: Sequence[Tensor]) -> Tensor:
@@ -32,11 +34,6 @@ def only_offsets(offsets: Sequence[Tensor]) -> Tensor:
     return offsets[0]
 
 
-def unit_stride(values: Tensor) -> Tensor:
-    """fbgemm takes any strides, the ops here stride 1 in the last dimension."""
-    return values if values.ndim == 0 or values.stride(-1) == 1 else values.contiguous()
-
-
 def jagged_to_padded_dense(
     values: Tensor,
     offsets: Sequence[Tensor],
@@ -47,7 +44,7 @@ def jagged_to_padded_dense(
     if len(max_lengths) != 1:
         raise ValueError(f"max_lengths must have one entry, got {list(max_lengths)}")
     found = only_offsets(offsets)
-    return ops.to_padded(unit_stride(values), found, max_lengths[0], padding_value)
+    return ops.to_padded(unit_last_stride(values), found, max_lengths[0], padding_value)
 
 
 def jagged_2d_to_dense(values: Tensor, offsets: Tensor, max_sequence_length: int) -> Tensor:
@@ -69,14 +66,14 @@ def dense_to_jagged(
     offsets = only_offsets(x_offsets)
     total = int(offsets[-1]) if total_L is None else total_L
     checks.max_length(total, "total_L")
-    return ops.from_padded(unit_stride(dense), offsets, total), list(x_offsets)
+    return ops.from_padded(unit_last_stride(dense), offsets, total), list(x_offsets)
 
 
 def jagged_dense_elementwise_add(
     x_values: Tensor, x_offsets: Sequence[Tensor], y: Tensor
 ) -> Tensor:
     """Dense [B, N, D]: `y` plus the padded rows: `jagged.ops.padded_add`."""
-    return ops.padded_add(unit_stride(x_values), only_offsets(x_offsets), unit_stride(y))
+    return ops.padded_add(unit_last_stride(x_values), only_offsets(x_offsets), unit_last_stride(y))
 
 
 def jagged_dense_elementwise_add_jagged_output(
@@ -84,7 +81,7 @@ def jagged_dense_elementwise_add_jagged_output(
 ) -> tuple[Tensor, list[Tensor]]:
     """(values, offsets): the rows plus `y` [B, N, D]: `jagged.ops.dense_add`."""
     offsets = only_offsets(x_offsets)
-    return ops.dense_add(unit_stride(x_values), offsets, unit_stride(y)), list(x_offsets)
+    return ops.dense_add(unit_last_stride(x_values), offsets, unit_last_stride(y)), list(x_offsets)
 
 
 def jagged_dense_dense_elementwise_add_jagged_output(
@@ -97,17 +94,19 @@ def jagged_dense_dense_elementwise_add_jagged_output(
 
 def jagged_softmax(values: Tensor, x_offsets: Tensor, max_L: int) -> tuple[Tensor, Tensor]:
     """(values, offsets): softmax along each row's first `max_L` elements: `jagged.ops.softmax`."""
-    return ops.softmax(unit_stride(values), x_offsets, max_L), x_offsets
+    return ops.softmax(unit_last_stride(values), x_offsets, max_L), x_offsets
 
 
 def jagged_jagged_bmm(x_values: Tensor, y_values: Tensor, x_offsets: Tensor, max_L: int) -> Tensor:
     """[B, M, N] of x [T, M] and y [T, N]: `jagged.ops.jagged_bmm`."""
-    return ops.jagged_bmm(unit_stride(x_values), unit_stride(y_values), x_offsets, max_L)
+    return ops.jagged_bmm(unit_last_stride(x_values), unit_last_stride(y_values), x_offsets, max_L)
 
 
 def jagged_dense_bmm(
     x_values: Tensor, x_offsets: Tensor, y: Tensor, max_L: int
 ) -> tuple[Tensor, Tensor]:
     """(values [T, N], offsets) of x [T, K] and y [B, K, N]: `jagged.ops.dense_bmm`."""
-    out = ops.dense_bmm(unit_stride(x_values), x_offsets, unit_stride(y), max_length=max_L)
+    out = ops.dense_bmm(
+        unit_last_stride(x_values), x_offsets, unit_last_stride(y), max_length=max_L
+    )
     return out, x_offsets

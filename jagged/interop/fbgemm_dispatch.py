@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from jagged import ops
-from jagged.interop.fbgemm import unit_stride
+from jagged.ops._library import unit_last_stride
 
 _LOCK = threading.Lock()
 _ACTIVE: list["InstalledKernels"] = []
@@ -28,18 +28,18 @@ _ops = torch.ops.jagged
 def _pad(
     values: Tensor, offsets: Sequence[Tensor], max_lengths: Sequence[int], fill: float = 0.0
 ) -> Tensor:
-    out: Tensor = _ops.to_padded_forward(unit_stride(values), offsets[0], max_lengths[0], fill)
+    out: Tensor = _ops.to_padded_forward(unit_last_stride(values), offsets[0], max_lengths[0], fill)
     return out
 
 
 def _pad_backward(grad: Tensor, offsets: Sequence[Tensor], total: int) -> Tensor:
-    out: Tensor = _ops.to_padded_backward(unit_stride(grad), offsets[0], total)
+    out: Tensor = _ops.to_padded_backward(unit_last_stride(grad), offsets[0], total)
     return out
 
 
 def _unpad(dense: Tensor, offsets: Sequence[Tensor], total: int | None = None) -> Tensor:
     count = int(offsets[0][-1]) if total is None else total
-    out: Tensor = _ops.from_padded_forward(unit_stride(dense), offsets[0], count)
+    out: Tensor = _ops.from_padded_forward(unit_last_stride(dense), offsets[0], count)
     return out
 
 
@@ -52,34 +52,38 @@ def _pad_1d(values: Tensor, offsets: Tensor, length: int, fill: int) -> Tensor:
 
 
 def _softmax(values: Tensor, offsets: Tensor, length: int) -> Tensor:
-    out: Tensor = _ops.softmax_forward(unit_stride(values), offsets, length)
+    out: Tensor = _ops.softmax_forward(unit_last_stride(values), offsets, length)
     return out
 
 
 def _softmax_backward(grad: Tensor, out: Tensor, offsets: Tensor, length: int) -> Tensor:
-    values: Tensor = _ops.softmax_backward(unit_stride(grad), unit_stride(out), offsets, length)
+    values: Tensor = _ops.softmax_backward(
+        unit_last_stride(grad), unit_last_stride(out), offsets, length
+    )
     return values
 
 
 def _dense_bmm(values: Tensor, offsets: Tensor, y: Tensor, length: int) -> Tensor:
-    out: Tensor = _ops.dense_bmm_forward(unit_stride(values), offsets, unit_stride(y), None, length)
+    out: Tensor = _ops.dense_bmm_forward(
+        unit_last_stride(values), offsets, unit_last_stride(y), None, length
+    )
     return out
 
 
 def _jagged_bmm(x: Tensor, y: Tensor, offsets: Tensor, length: int) -> Tensor:
-    out: Tensor = _ops.jagged_bmm_forward(unit_stride(x), unit_stride(y), offsets, length)
+    out: Tensor = _ops.jagged_bmm_forward(unit_last_stride(x), unit_last_stride(y), offsets, length)
     return out
 
 
 def _add_two(values: Tensor, offsets: Sequence[Tensor], y_0: Tensor, y_1: Tensor) -> Tensor:
-    first = _ops.dense_add_forward(unit_stride(values), offsets[0], unit_stride(y_0))
-    out: Tensor = _ops.dense_add_forward(first, offsets[0], unit_stride(y_1))
+    first = _ops.dense_add_forward(unit_last_stride(values), offsets[0], unit_last_stride(y_0))
+    out: Tensor = _ops.dense_add_forward(first, offsets[0], unit_last_stride(y_1))
     return out
 
 
 def _add_to_dense(values: Tensor, offsets: Sequence[Tensor], y: Tensor) -> Tensor:
     # This operator has no autograd of its own in fbgemm: gradients flow through what it calls.
-    return ops.padded_add(unit_stride(values), offsets[0], unit_stride(y))
+    return ops.padded_add(unit_last_stride(values), offsets[0], unit_last_stride(y))
 
 
 def _one_jagged_dimension(arguments: Sequence[Any]) -> bool:

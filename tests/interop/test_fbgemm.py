@@ -156,6 +156,27 @@ def test_installed_kernels_take_any_strides_and_empty_widths() -> None:
     assert int(large.sum()) == 8
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_functions_take_any_strides(name: str) -> None:
+    arguments = CASES[name](LONGEST, torch.int64)
+    function = getattr(fbgemm, name)
+    for want, got in zip(
+        results(function, arguments),
+        results(lambda *args: function(*map(interleaved, args)), arguments),
+        strict=True,
+    ):
+        assert torch.equal(want, got)
+
+
+def interleaved(x: Any) -> Any:
+    """A view with stride 2 in its last dimension."""
+    if not (isinstance(x, Tensor) and x.is_floating_point()):
+        return x
+    view = torch.stack([x, x], -1)[..., 0]
+    assert view.stride(-1) == 2
+    return view
+
+
 def test_installed_kernels_compile() -> None:
     @torch.compile(fullgraph=True, dynamic=True, backend="aot_eager")
     def pooled(values: Tensor, offsets: Tensor) -> Tensor:
