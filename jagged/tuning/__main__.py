@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from jagged.tuning import export, helion_runner, operands, tuner, validate
+from jagged.tuning import _arguments, export, helion_runner, operands, tuner, validate
 from jagged.tuning.cases import Case, default_cases, read_cases
 from jagged.tuning.configs import capability_of, use_tables
 from jagged.tuning.journal import Journal
@@ -21,7 +21,6 @@ from jagged.tuning.search import EFFORTS
 from jagged.tuning.tables import Capability
 from jagged.tuning.trials import GpuTrials, Trials
 
-DTYPES = ("bfloat16", "float16", "float32")
 TABLES = Path("tables")  # where tables are written to
 INTERRUPTED = 130  # exit status after Ctrl-C, as a shell has it
 
@@ -52,11 +51,10 @@ def _add_tune(commands: Any) -> None:
         default=effort if effort in EFFORTS else "quick",
         help="quick climbs to better configs, full tries all (HELION_AUTOTUNE_EFFORT, or quick)",
     )
-    budget = os.environ.get("HELION_AUTOTUNE_BUDGET_SECONDS")
     parser.add_argument(
         "--budget",
-        type=_seconds,
-        default=_seconds(budget) if budget else None,
+        type=_arguments.seconds,
+        default=os.environ.get("HELION_AUTOTUNE_BUDGET_SECONDS") or None,
         metavar="SECONDS",
         help="for all of it (HELION_AUTOTUNE_BUDGET_SECONDS, or no limit)",
     )
@@ -72,12 +70,7 @@ def _add_tune(commands: Any) -> None:
 
 def _add_show(commands: Any) -> None:
     parser = commands.add_parser("show", help="say which config a call gets, and from where")
-    parser.add_argument("op", choices=operands.OPS)
-    parser.add_argument("--shape", required=True, type=operands.parse_shape, help=_SHAPE)
-    parser.add_argument("--dtype", choices=DTYPES, default="bfloat16")
-    parser.add_argument("--option", action="append", default=[], metavar="NAME=NUMBER")
-    parser.add_argument("--capability", type=_capability, help="such as 9.0; of this GPU if not")
-    parser.add_argument("--tables", type=Path, help="a folder of tables that come first")
+    _arguments.add_call(parser)
     parser.set_defaults(run=_show)
 
 
@@ -103,23 +96,20 @@ def _add_helion(commands: Any) -> None:
     parser.set_defaults(run=_helion, effort="quick")
 
 
-_SHAPE = "rows=B,length=MEAN,width=D[,columns=N][,heads=H][,longest=N]"
-
-
 def _add_cases(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--op", action="append", choices=operands.OPS, help="all if not given")
     given = parser.add_mutually_exclusive_group()
     given.add_argument(
-        "--shape", action="append", type=operands.parse_shape, help=f"{_SHAPE}, for each --op"
+        "--shape",
+        action="append",
+        type=_arguments.shape,
+        help=f"{_arguments.SHAPE}, for each --op",
     )
     given.add_argument("--shapes", type=Path, help='a JSON file {"cases": [{"op", "rows", ...}]}')
     given.add_argument(
         "--from-trace", type=Path, help="what jagged.tuning.trace wrote: as --shapes"
     )
-    parser.add_argument("--dtype", choices=DTYPES, default="bfloat16", help="of --shape")
-    parser.add_argument(
-        "--option", action="append", default=[], metavar="NAME=NUMBER", help="of --shape"
-    )
+    _arguments.add_kind(parser, "of --shape")
 
 
 def _cases(options: argparse.Namespace) -> list[Case]:
@@ -216,6 +206,8 @@ _SOURCES = {
 
 
 def _check(options: argparse.Namespace) -> int:
+    if options.tables is not None and not any(options.tables.glob("_helion_aot_*.py")):
+        raise ValueError(f"there are no tables in {options.tables}")
     found = list(validate.problems(options.op or operands.OPS, options.tables))
     for problem in found:
         print(problem)
@@ -237,20 +229,6 @@ def _here() -> Capability:
     if not torch.cuda.is_available():
         raise ValueError("there is no GPU here: say which one with --capability")
     return capability_of(torch.device("cuda", torch.cuda.current_device()))
-
-
-def _capability(text: str) -> Capability:
-    major, _, minor = text.partition(".")
-    if not (major.isdecimal() and minor.isdecimal()):
-        raise argparse.ArgumentTypeError(f"a compute capability is such as 9.0, got {text!r}")
-    return int(major), int(minor)
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not seconds > 0:
-        raise argparse.ArgumentTypeError(f"a budget is a number of seconds above 0, got {text}")
-    return seconds
 
 
 if __name__ == "__main__":

@@ -87,9 +87,14 @@ def _fact(arg: Any, dynamic: tuple[int, ...] | None) -> object:
     if isinstance(arg, Tensor):
         dims = dynamic or ()
         sizes = tuple(-1 if dim in dims else size for dim, size in enumerate(arg.shape))
-        reach = sum(size * step for size, step in zip(arg.shape, arg.stride(), strict=True))
-        return arg.dtype, sizes, reach >= 2**31 or arg.numel() >= 2**31
+        return arg.dtype, sizes, is_wide(arg)
     return arg if arg is None or dynamic is None else type(arg).__name__
+
+
+def is_wide(tensor: Tensor) -> bool:
+    """Whether addresses need 64 bits, by the rule of `jagged.tuning.launch`."""
+    reach = sum(size * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return reach >= 2**31 or tensor.numel() >= 2**31
 
 
 def _equal(one: object, other: object) -> bool:

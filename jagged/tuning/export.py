@@ -27,16 +27,16 @@ import torch
 from helion.runtime.triton import helpers
 from torch import Tensor
 
-from jagged.tuning import _standalone, operands
+from jagged.tuning import _arguments, _standalone, operands
 from jagged.tuning._bundle import Bundle, module_of
 from jagged.tuning.cases import Case
 from jagged.tuning.configs import CPU, Config, ConfigTable, capability_of, use_tables
-from jagged.tuning.launch import INT32_LIMIT, Launchable
+from jagged.tuning.launch import Launchable
 from jagged.tuning.operands import Shape
-from jagged.tuning.plan import Launch, Observed, observe
+from jagged.tuning.plan import DIRECTIONS, Launch, Observed, observe
 from jagged.tuning.tables import Capability
 
-_RUNTIME = ("Config", "Table", "Kernel", "launch")
+_RUNTIME = ("Config", "Table", "Kernel", "is_wide", "launch")
 _HELPERS = "helion_triton_helpers."
 _PERMITTED = {"torch", "triton", "math", "functools", "typing", "collections"}
 
@@ -145,7 +145,7 @@ class _Generated:
     def add(self, launch: Launch) -> str:
         """Include the code of a launch; gives the name of its launcher."""
         kernel, config, args = launch
-        wide = any(_is_wide(arg) for arg in args if isinstance(arg, Tensor))
+        wide = any(_standalone.is_wide(arg) for arg in args if isinstance(arg, Tensor))
         source = kernel.bind(config, [_on_cpu(arg) for arg in args], wide).to_triton_code()
         tree = ast.parse(source)
         kept: list[str] = []
@@ -216,12 +216,6 @@ def _on_cpu(arg: Any) -> Any:
     if isinstance(arg, Tensor) and arg.device.type == "meta":
         return torch.empty_strided(arg.shape, arg.stride(), dtype=arg.dtype, device="cpu")
     return arg
-
-
-def _is_wide(tensor: Tensor) -> bool:
-    """As `_standalone` and the launcher see it."""
-    reach = sum(size * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
-    return reach >= INT32_LIMIT or tensor.numel() >= INT32_LIMIT
 
 
 def _dynamic(kernel: Launchable) -> list[tuple[int, ...] | None]:
@@ -339,32 +333,11 @@ def register(subparsers: Any) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("op", choices=operands.OPS)
-    parser.add_argument("--direction", choices=("forward", "backward"), default="forward")
-    parser.add_argument("--shape", required=True, type=_shape, help="rows=B,length=L,width=D,...")
-    parser.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), default="bfloat16")
+    _arguments.add_call(parser)
+    parser.add_argument("--direction", choices=DIRECTIONS, default="forward")
     parser.add_argument("--offsets", choices=("int32", "int64"), default="int64")
-    parser.add_argument(
-        "--option", action="append", default=[], metavar="NAME=NUMBER", help="of the op"
-    )
-    parser.add_argument("--capability", type=_capability, help="such as 9.0; of this GPU if not")
-    parser.add_argument("--tables", type=Path, help="a folder of tables that come first")
     parser.add_argument("--output", type=Path, help="the file; OP_DIRECTION.py if not given")
     parser.set_defaults(run=run)
-
-
-def _shape(text: str) -> Shape:
-    try:
-        return operands.parse_shape(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _capability(text: str) -> Capability:
-    major, _, minor = text.partition(".")
-    if not (major.isdecimal() and minor.isdecimal()):
-        raise argparse.ArgumentTypeError(f"a compute capability is such as 9.0, got {text!r}")
-    return int(major), int(minor)
 
 
 def run(arguments: argparse.Namespace) -> int:
