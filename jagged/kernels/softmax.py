@@ -1,11 +1,14 @@
 """Softmax along each row, per feature: one online pass for maximum and sum, one to write.
 
-Two forms. `row`: a program owns one row and a tile of features. Each position of a block of DEEP x
-BLOCK elements has a maximum and a sum of its own, so that nothing crosses threads inside the loop
-and DEEP elements share one correction of the sum. Only the last block has a mask; it is read first
-and stays in registers. The second pass goes backwards: what was read last is still in the caches.
-Few features a program keep the rows in flight small enough for that. `rows`: a program owns a tile
-of short rows, each thread all elements of its rows and features.
+Three forms:
+
+- `row`: a program owns one row and a tile of features. Each position of a block of DEEP x BLOCK
+  elements has a maximum and a sum of its own, so that nothing crosses threads inside the loop and
+  DEEP elements share one correction of the sum. Only the last block has a mask; it is read first
+  and stays in registers. The second pass goes backwards: what was read last is still in the caches.
+  Few features a program keep the rows in flight small enough for that.
+- `held`, forward alone: as `row`, but one of up to HELD elements is read once, into registers.
+- `rows`: a program owns a tile of short rows, each thread all elements of its rows and features.
 """
 
 from typing import Any

@@ -20,7 +20,6 @@ import hashlib
 import importlib.util
 import json
 import os
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import metadata
@@ -37,6 +36,7 @@ from helion.autotuner.local_cache import get_helion_cache_dir
 from helion.autotuner.remote_cache import _load_remote_backend
 
 from jagged import kernels
+from jagged.tuning import tables
 from jagged.tuning.configs import Config
 from jagged.tuning.launch import Launchable
 
@@ -245,6 +245,5 @@ def _distance(known: Sequence[int | str], point: Point) -> float:
 def _write(path: Path, text: str) -> None:
     """Whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{uuid.uuid4()}")
-    part.write_text(text)
-    part.replace(path)
+    with tables.replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")

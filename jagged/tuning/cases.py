@@ -60,20 +60,30 @@ def read_cases(path: Path) -> list[Case]:
     Raises:
         ValueError: what the file holds is no list of cases; it says which and why.
     """
-    content = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is no JSON: {error}") from error
     if not isinstance(content, dict) or not isinstance(content.get("cases"), list):
         raise ValueError(f'{path} must hold {{"cases": [...]}}')
     return [_case(entry, f"{path}: case {i}") for i, entry in enumerate(content["cases"])]
 
 
-def _case(entry: Mapping[str, Any], where: str) -> Case:
+def _case(entry: Any, where: str) -> Case:
+    if not isinstance(entry, dict):
+        raise ValueError(f"{where} must be an object with op, rows and length, got {entry!r}")
     rest = dict(entry)
-    op, dtype = rest.pop("op", None), getattr(torch, rest.pop("dtype", "bfloat16"), None)
+    op, dtype = rest.pop("op", None), getattr(torch, str(rest.pop("dtype", "bfloat16")), None)
     if op not in operands.OPS:
         raise ValueError(f"{where}: op must be one of {', '.join(operands.OPS)}, got {op!r}")
     if not isinstance(dtype, torch.dtype):
         raise ValueError(f"{where}: {entry['dtype']!r} is no dtype")
     more = {name: rest.pop(name) for name in ("options", "calls", "backward") if name in rest}
+    options = more.get("options", {})
+    if not (isinstance(options, dict) and all(type(n) is int for n in options.values())):
+        raise ValueError(f"{where}: options must be numbers by name, got {options!r}")
+    if type(more.get("calls", 1)) is not int or type(more.get("backward", True)) is not bool:
+        raise ValueError(f"{where}: calls must be a number, backward true or false, got {more}")
     try:
         return Case(op, operands.Shape(**rest), dtype, **more)
     except (TypeError, ValueError) as error:

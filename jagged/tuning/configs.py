@@ -103,7 +103,8 @@ class ConfigTable:
         self.space = tuple(space)
         # One object for equal configs, so that what was compiled for one serves them all.
         self._configs: dict[str, Config] = {}
-        # Grows with the powers of two of width and length, so by a few hundred at most.
+        # Grows with the widths, for each of which a kernel is compiled, and with the powers of two
+        # of the length, so by a few hundred at most.
         self._picked: dict[tuple[torch.device, int, int, int], Config] = {}
         self._all.add(self)
 
@@ -113,7 +114,7 @@ class ConfigTable:
     def pick(self, values: Tensor, width: int, rows: int) -> Config:
         """The configuration for `values` [T, ...] of `width` features in `rows` rows."""
         bits = (values.shape[0] // rows).bit_length() if rows else 0
-        key = (values.device, values.element_size(), width.bit_length(), bits)
+        key = (values.device, values.element_size(), width, bits)
         config = self._picked.get(key)
         if config is None:
             found = self.find(capability_of(values.device), (key[1], width, 1 << bits >> 1))

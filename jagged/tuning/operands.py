@@ -1,5 +1,5 @@
 """Arguments of the implementations of an op, `jagged.kernels.NAME.forward` and `backward`, made for
-a shape: what an export is generated for.
+a shape: what the tuner measures, and what an export is generated for.
 
 On the device "meta" they have shapes and dtypes but no memory; elsewhere they hold normal numbers,
 and lengths that are uniform in 0 .. 2 x the mean.
@@ -33,9 +33,13 @@ class Shape:
     """Max_length, or N of a padded tensor; 0: twice the mean length."""
 
     def __post_init__(self) -> None:
-        for name in ("rows", "length", "width", "heads"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for field in fields(self):
+            size = getattr(self, field.name)
+            least = 0 if field.name in ("columns", "longest") else 1
+            if type(size) is not int:
+                raise ValueError(f"{field.name} must be a whole number, got {size!r}")
+            if size < least:
+                raise ValueError(f"{field.name} must be at least {least}, got {size}")
 
     @property
     def total(self) -> int:

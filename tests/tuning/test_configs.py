@@ -148,6 +148,18 @@ def test_a_lookup_takes_less_than_two_microseconds(table: ConfigTable, shipped: 
     assert took < 2e-6
 
 
+def test_a_table_may_tell_widths_of_one_power_of_two_apart(
+    table: ConfigTable, tmp_path: Path
+) -> None:
+    (tmp_path / "heuristic_kernel.py").write_text(
+        "def autotune_kernel(itemsize, width, length):\n"
+        "    return {'num_warps': 2 if width < 100 else 16}\n"
+    )
+    use_tables(tmp_path)
+    found = [table.pick(torch.empty(64, width), width, 4) for width in (96, 120, 96)]
+    assert [config.settings["num_warps"] for config in found] == [2, 16, 2]
+
+
 def test_lengths_of_one_power_of_two_share_a_lookup(table: ConfigTable, shipped: Path) -> None:
     ship(shipped, 1, (9, 0))
     for total in range(64, 128):

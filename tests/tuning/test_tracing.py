@@ -153,10 +153,35 @@ def test_cases_by_hand(tmp_path: Path) -> None:
         ({"cases": [{"op": "sum", "rows": 4, "depth": 9}]}, "case 0: .*depth"),
         ({"cases": [{"op": "sum", "rows": 4}]}, "case 0: .*length"),
         ({"cases": [{"op": "sum", "rows": 0, "length": 1}]}, "case 0: rows must be at least 1"),
+        (
+            {"cases": [{"op": "sum", "rows": 1.5, "length": 1}]},
+            r"rows must be a whole number, got 1\.5",
+        ),
+        (
+            {"cases": [{"op": "sum", "rows": 4, "length": 1, "columns": -1}]},
+            "case 0: columns must be at least 0, got -1",
+        ),
+        ({"cases": [["sum"]]}, r"case 0 must be an object with op, rows and length, got \['sum'\]"),
+        ({"cases": [{"op": "sum", "dtype": 16}]}, "case 0: 16 is no dtype"),
+        (
+            {"cases": [{"op": "sum", "rows": 4, "length": 1, "options": ["plain"]}]},
+            r"case 0: options must be numbers by name, got \['plain'\]",
+        ),
+        (
+            {"cases": [{"op": "sum", "rows": 4, "length": 1, "calls": "9"}]},
+            "case 0: calls must be a number, backward true or false, got",
+        ),
     ],
 )
 def test_what_is_no_case_is_an_error(tmp_path: Path, content: object, message: str) -> None:
     path = tmp_path / "cases.json"
     path.write_text(json.dumps(content))
     with pytest.raises(ValueError, match=message):
+        read_cases(path)
+
+
+def test_what_is_no_json_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "cases.json"
+    path.write_text("softmax 4 9")
+    with pytest.raises(ValueError, match=r"cases\.json is no JSON: Expecting value: line 1"):
         read_cases(path)
