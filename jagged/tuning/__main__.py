@@ -19,7 +19,7 @@ from jagged.tuning.plan import DIRECTIONS, observe, units
 from jagged.tuning.progress import Progress
 from jagged.tuning.search import EFFORTS
 from jagged.tuning.tables import Capability
-from jagged.tuning.trials import GpuTrials, Trials
+from jagged.tuning.trials import DeviceLost, GpuTrials, Trials
 
 TABLES = Path("tables")  # where tables are written to
 INTERRUPTED = 130  # exit status after Ctrl-C, as a shell has it
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         return int(options.run(options))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, DeviceLost) as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
 
 

@@ -110,7 +110,10 @@ class GpuTrials:
             try:
                 torch.cuda.synchronize(self._device)
             except Exception as lost:
-                raise DeviceLost(f"{config} broke the GPU's context: {_first_line(lost)}") from lost
+                raise DeviceLost(
+                    f"{config} broke the GPU's context: start the run again, it goes on without "
+                    f"this config ({_first_line(lost)})"
+                ) from lost
             return _first_line(error)
         return wrong
 

@@ -26,7 +26,7 @@ from jagged.tuning.plan import Unit
 from jagged.tuning.progress import Progress
 from jagged.tuning.search import CHUNK, Measured, Plain, key_of, search
 from jagged.tuning.tables import Entries
-from jagged.tuning.trials import Trials
+from jagged.tuning.trials import DeviceLost, Trials
 
 FIRST = 0.7  # of the time goes to the searches, the rest to measuring their bests everywhere
 FINALISTS = 4  # of a point, that are measured at the others
@@ -189,7 +189,11 @@ class Tuner:
                 wrong = f"needs {fit.shared} bytes of shared memory"
             elif fit.stack > most:
                 wrong = f"spills {fit.stack} bytes"
-            wrong = wrong or self._trials.check(unit, config)
+            try:
+                wrong = wrong or self._trials.check(unit, config)
+            except DeviceLost as lost:  # nothing runs in this process, but the next one knows why
+                self._journal.put(unit.name, key, str(lost))
+                raise
             if wrong:
                 found[key] = wrong
                 self._journal.put(unit.name, key, wrong)

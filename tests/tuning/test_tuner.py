@@ -15,6 +15,7 @@ from jagged.tuning.journal import Journal
 from jagged.tuning.operands import Shape
 from jagged.tuning.plan import units
 from jagged.tuning.progress import Progress
+from jagged.tuning.trials import DeviceLost
 from jagged.tuning.tuner import Outcome, Tuner
 from tests.tuning.trials import CostTrials, blocks, cost, warps
 
@@ -77,6 +78,16 @@ def test_a_run_goes_on_where_another_ended(tmp_path: Path, monkeypatch: pytest.M
     _, outcomes = run(second, tmp_path)
     assert (second.timed, second.checked) == ([], 0)
     assert all(outcome.chosen is not None for outcome in outcomes)
+
+
+def test_a_run_goes_on_without_a_config_that_broke_the_gpu(tmp_path: Path) -> None:
+    (unit, *_) = (u for u in units(CASES_SUM, (9, 9)) if u.table is TABLE)
+    trials = CostTrials(broken=TABLE.config(unit.current.as_dict()), loses_device=True)
+    with pytest.raises(DeviceLost, match="broke the GPU's context"):
+        run(trials, tmp_path, CASES_SUM[:1])
+    _, (outcome,) = run(trials, tmp_path, CASES_SUM[:1])
+    assert outcome.before == math.inf
+    assert outcome.after < math.inf
 
 
 def test_what_was_found_on_such_a_gpu_is_not_searched_for_again(

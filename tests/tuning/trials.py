@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from jagged.tuning.configs import Config
 from jagged.tuning.plan import Unit
-from jagged.tuning.trials import Fit
+from jagged.tuning.trials import DeviceLost, Fit
 
 
 @dataclass
@@ -23,6 +23,8 @@ class CostTrials:
     """That a measurement takes, on `clock`."""
     interrupt_after: int | None = None
     broken: Config | None = None
+    loses_device: bool = False
+    """Whether the broken config does not only give a wrong result."""
     now: float = 0.0
     timed: list[tuple[str, Config]] = field(default_factory=list)
     checked: int = 0
@@ -39,6 +41,8 @@ class CostTrials:
     def check(self, unit: Unit, config: Config) -> str:
         self.checked += 1
         self.now += self.seconds
+        if config is self.broken and self.loses_device:
+            raise DeviceLost("broke the GPU's context")
         return "result 0 is wrong" if 16 in blocks(config) or config is self.broken else ""
 
     def times(self, unit: Unit, configs: Sequence[Config]) -> list[float | str]:
