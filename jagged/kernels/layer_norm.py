@@ -81,7 +81,11 @@ def backward(
     nothing = grad.new_empty(0, dtype=kind)
     if change.numel() == 0:
         zeros = grad.new_zeros(width, dtype=kind)
-        return change, nothing if weight is None else zeros, zeros.clone() if has_bias else nothing
+        return (
+            change,
+            nothing if weight is None else zeros,
+            zeros.clone() if has_bias else nothing.clone(),
+        )
     config = BACKWARD.pick(grad, width, rows)
     kernel = norm_row_backward if config.form == "row" else norm_rows_backward
     bits = tail_bits(total)

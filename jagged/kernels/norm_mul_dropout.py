@@ -107,7 +107,7 @@ def backward(
             change,
             change_u,
             nothing if weight is None else torch.zeros_like(weight),
-            torch.zeros_like(bias) if bias is not None and has_bias else nothing,
+            torch.zeros_like(bias) if bias is not None and has_bias else nothing.clone(),
         )
     heads, to_values, to_u = 0, change, change_u
     if values.ndim == 3:

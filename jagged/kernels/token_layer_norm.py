@@ -56,7 +56,11 @@ def backward(
     nothing = grad.new_empty(0, dtype=kind)
     if change.numel() == 0:
         zeros = grad.new_zeros(width, dtype=kind)
-        return change, nothing if weight is None else zeros, zeros.clone() if has_bias else nothing
+        return (
+            change,
+            nothing if weight is None else zeros,
+            zeros.clone() if has_bias else nothing.clone(),
+        )
     config = BACKWARD.pick(grad, width, total)
     block = config.constants["BLOCK"]
     programs = min(config.constants["PROGRAMS"], -(-total // block))
