@@ -29,7 +29,7 @@ class Settings:
     input_dropout: float = 0.4
     item_dropout: float = 0.0
     tied: bool = True
-    temperature: float = 0.05
+    temperature: float = 0.08
     repeat_bias: bool = False
     loss: Literal["uniform", "in-batch", "full"] = "uniform"
     negatives: int = 1024

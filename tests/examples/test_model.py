@@ -65,7 +65,7 @@ def test_the_score_is_that_of_the_last_state() -> None:
     expected = functional.cosine_similarity(
         states[:, None], model.items.weight[None].expand(3, -1, -1), dim=2
     )
-    torch.testing.assert_close(scores, expected / 0.05)
+    torch.testing.assert_close(scores, expected / SETTINGS.temperature)
 
 
 def test_the_full_loss_is_cross_entropy_over_all_items() -> None:
@@ -173,7 +173,7 @@ def test_items_of_the_past_have_a_bias_of_their_own() -> None:
     batch = rows()
     before, loss_before = model.scores(batch), model(batch)
     assert model.repeat_bias is not None
-    nn.init.constant_(model.repeat_bias, -0.05)  # over a temperature of 0.05
+    nn.init.constant_(model.repeat_bias, -SETTINGS.temperature)  # over the temperature: 1
     change = model.scores(batch) - before
     expected = torch.zeros(3, 9)
     expected[0, [1, 5, 2]] = -1
