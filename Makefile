@@ -37,7 +37,7 @@ demo: .venv/.demo  ## train a small HSTU recommender: synthetic data, or DATA=pa
 	$(BIN)/python -m examples.train_recommender $(if $(DATA),--data '$(DATA)') $(ARGS)
 
 test: .venv/.test  ## install what the tests need and run them
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: lint types test examples wheel  ## everything that CI runs
 
