@@ -39,11 +39,13 @@ def balance_rows(costs: Tensor | Sequence[float], parts: int) -> list[Tensor]:
     With fewer rows than parts the rest are empty.
 
     Raises:
-        ValueError: parts below 1, or a cost that is negative or not finite.
+        ValueError: parts below 1, costs of another shape, or one that is negative or not finite.
     """
     if parts < 1:
         raise ValueError(f"parts must be at least 1, got {parts}")
     given = torch.as_tensor(costs, dtype=torch.float64)
+    if given.ndim != 1:
+        raise ValueError(f"costs must be one-dimensional [B], got shape {list(given.shape)}")
     wrong = ~(given.isfinite() & (given >= 0))
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0])
@@ -84,12 +86,15 @@ class BalancedSampler:
             ...
 
     Raises:
-        ValueError: rank outside 0..ranks-1, or a square that is negative or not finite.
+        ValueError: ranks below 1, rank outside 0..ranks-1, or a square that is negative or not
+            finite.
     """
 
     def __init__(
         self, batches: TokenBudgetSampler, rank: int, ranks: int, *, square: float
     ) -> None:
+        if ranks < 1:
+            raise ValueError(f"ranks must be at least 1, got {ranks}")
         if not 0 <= rank < ranks:
             raise ValueError(f"rank must be in 0..{ranks - 1} of {ranks} ranks, got {rank}")
         if not (math.isfinite(square) and square >= 0):

@@ -24,6 +24,8 @@ and every process that sees it uses them, with the shipped ones for what they le
 are plain Python that a person can read: see `jagged.tuning.tables`. A table belongs to the version
 of the kernels that it was tuned for; `python -m jagged.tuning check` says whether it still fits.
 
+`python -m jagged.tuning export` writes what a call launches as one file without Helion and jagged.
+
 Helion's own search, which knows more dimensions and takes longer, makes such files too, for kernels
 without forms of their own:
 

@@ -166,6 +166,8 @@ def _gate(make: _Maker) -> tuple[Any, ...]:
 def _gate_options(make: _Maker) -> tuple[Any, ...]:
     """silu, concat, dropout, seed, offsets."""
     percent = make.options.get("dropout", 0)
+    if not 0 <= percent < 100:
+        raise ValueError(f"dropout is in percent, from 0 to 99, got {percent}")
     seed = torch.full((1,), 7, dtype=torch.int64, device=make.device) if percent else None
     return (make.has("silu"), make.has("concat"), percent / 100, seed, make.offsets)
 
@@ -308,7 +310,7 @@ def make(
     """The positional arguments of `jagged.kernels.<op>.<direction>`.
 
     Raises:
-        ValueError: an unknown op, direction or option.
+        ValueError: an unknown op, direction or option, or a dropout that is no percentage.
     """
     if op not in _FORWARD:
         raise ValueError(f"op must be one of {', '.join(OPS)}, got {op!r}")

@@ -131,7 +131,7 @@ def _norm_mul_dropout(args: tuple[Any, ...]) -> Call:
     chosen = {"plain": weight is None, "silu": silu, "concat": concat}
     options = {name: 1 for name, given in chosen.items() if given}
     if dropout > 0:
-        options["dropout"] = max(round(100 * dropout), 1)
+        options["dropout"] = min(max(round(100 * dropout), 1), 99)
     return Call(values.dtype, rows, values.shape[0], sizes, options)
 
 

@@ -107,6 +107,10 @@ def test_errors() -> None:
         balance_rows([1.0, -2.0], 2)
     with pytest.raises(ValueError, match="finite and not negative, got nan at row 0"):
         balance_rows([float("nan")], 2)
+    with pytest.raises(ValueError, match=r"one-dimensional \[B\], got shape \[2, 3\]"):
+        balance_rows(torch.ones(2, 3), 2)
+    with pytest.raises(ValueError, match="ranks must be at least 1, got 0"):
+        BalancedSampler(batches, 0, 0, square=0.0)
     with pytest.raises(ValueError, match=r"rank must be in 0\.\.1 of 2 ranks, got 2"):
         BalancedSampler(batches, 2, 2, square=0.0)
     with pytest.raises(ValueError, match="square must be finite and not negative, got -1"):

@@ -208,6 +208,20 @@ def test_operands_refuse_unknown_names(op: str, direction: str, message: str) ->
         operands.make(op, direction, SHAPE, torch.float32, torch.int64, "meta")
 
 
+def test_operands_refuse_a_dropout_of_everything() -> None:
+    for direction in ("forward", "backward"):
+        with pytest.raises(ValueError, match="dropout is in percent, from 0 to 99, got 100"):
+            operands.make(
+                "norm_mul_dropout",
+                direction,
+                SHAPE,
+                torch.float32,
+                torch.int64,
+                "meta",
+                {"dropout": 100},
+            )
+
+
 def test_refuses_code_that_needs_helion() -> None:
     with pytest.raises(ValueError, match=r"needs helion\.runtime\.get_num_sm when it runs"):
         export._refuse_other_packages("import torch\nx = helion.runtime.get_num_sm(0)\n")

@@ -75,6 +75,16 @@ def test_every_op_is_seen(tmp_path: Path) -> None:
     assert attention.options == {"window": 2, "position": 1, "time": 1}
 
 
+@pytest.mark.parametrize(("dropout", "percent"), [(0.001, 1), (0.25, 25), (0.999, 99)])
+def test_a_dropout_is_traced_in_whole_percent(dropout: float, percent: int, tmp_path: Path) -> None:
+    values = torch.randn(8, 6)
+    with trace(tmp_path / "calls.json"):
+        ops.norm_mul_dropout(values, values, dropout=dropout)
+    (case,) = read_cases(tmp_path / "calls.json")
+    assert case.options == {"plain": 1, "dropout": percent}
+    case.arguments("backward", "meta")
+
+
 def test_the_cases_of_a_trace_can_be_made_again(tmp_path: Path) -> None:
     with trace(tmp_path / "calls.json"):
         calls_every_op()
