@@ -16,10 +16,11 @@ kernel returns nothing. The first call of a key compiles (seconds) and must not 
 capture; later calls are safe there, and safe from several threads.
 """
 
+import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from operator import mul
-from typing import Any
+from operator import itemgetter, mul, or_
+from typing import Any, get_args
 
 import helion
 import helion.language as hl
@@ -34,6 +35,7 @@ MAX_ENTRIES = (
     256  # of one kernel: beyond it the oldest entry is dropped and would be compiled again
 )
 INT32_LIMIT = 2**31
+SURELY_NARROW = INT32_LIMIT // 2  # a contiguous tensor of fewer elements has 32-bit offsets
 
 
 def launchable(
@@ -69,25 +71,19 @@ class Launchable:
         self.dot = dot
         self._names = names
         self.dynamic = tuple(dynamic.get(name, (0,)) for name in names)
-        # Arguments with only dimension 0 dynamic, the usual case, have None here: a faster path.
-        self._dynamic = tuple(None if dims == (0,) else dims for dims in self.dynamic)
-        self._constexpr = tuple(
-            function.__annotations__.get(name) is hl.constexpr for name in names
-        )
+        self._key = _key_function(function, dict(zip(names, self.dynamic, strict=True)))
         self._compiled: dict[tuple[object, ...], Callable[..., None]] = {}
         self._lock = threading.Lock()
 
     def __call__(self, config: Config, *args: Any) -> None:
         """Launch with `config` on the device and current stream of the first tensor."""
-        key, wide, device = self._key(config, args)
+        key = self._key(config, *args)
+        if self.dot:
+            key = (*key, torch.backends.cuda.matmul.fp32_precision)
         compiled = self._compiled.get(key)
         if compiled is None:
-            compiled = self._compile(key, config, wide, device, args)
-        if device.type != "cuda" or device.index == torch.cuda.current_device():
-            compiled(*args)
-        else:
-            with torch.cuda.device(device):
-                compiled(*args)
+            compiled = self._compile(key, config, args)
+        compiled(*args)
 
     def bind(self, config: Config, args: Sequence[Any], wide: bool = False) -> Any:
         """Helion's bound kernel for these arguments: `wide` for 64-bit addresses."""
@@ -113,56 +109,15 @@ class Launchable:
             name for name, arg in zip(self._names, args, strict=True) if isinstance(arg, Tensor)
         }
 
-    def _key(
-        self, config: Config, args: tuple[Any, ...]
-    ) -> tuple[tuple[object, ...], bool, torch.device]:
-        """Everything that the generated code depends on; whether addresses need 64 bits; device."""
-        facts: list[object] = [config]
-        add = facts.append
-        wide = False
-        device = None
-        for arg, dynamic, constexpr in zip(args, self._dynamic, self._constexpr, strict=True):
-            if isinstance(arg, Tensor):
-                shape, stride = arg.shape, arg.stride()
-                # An upper bound of the largest offset; Helion counts expanded elements as well.
-                if sum(map(mul, shape, stride)) >= INT32_LIMIT or (
-                    0 in stride and arg.numel() >= INT32_LIMIT
-                ):
-                    wide = True
-                add(arg.dtype)
-                # Size 1 lets Helion drop a dimension's index, so it is a fact of its own.
-                if dynamic is None:
-                    add(shape[1:])
-                    add(shape[0] == 1)
-                else:
-                    add(
-                        tuple((size == 1 if i in dynamic else size) for i, size in enumerate(shape))
-                    )
-                if device is None:
-                    device = arg.device
-            elif constexpr:
-                add(arg)
-            else:
-                add(type(arg))
-        if device is None:
-            raise TypeError(f"{self.function.__name__} was called without a tensor")
-        add(device)
-        add(wide)
-        if self.dot:
-            add(torch.backends.cuda.matmul.fp32_precision)
-        return tuple(facts), wide, device
-
     def _compile(
-        self,
-        key: tuple[object, ...],
-        config: Config,
-        wide: bool,
-        device: torch.device,
-        args: tuple[Any, ...],
+        self, key: tuple[object, ...], config: Config, args: tuple[Any, ...]
     ) -> Callable[..., None]:
         with self._lock:
             compiled = self._compiled.get(key)
             if compiled is None:
+                tensors = [arg for arg in args if isinstance(arg, Tensor)]
+                wide = any(_reach(tensor) == "wide" for tensor in tensors)
+                device = tensors[0].device
                 function = self.bind(config, args, wide).compile_config()
                 compiled = function
                 if device.type == "cuda":
@@ -172,6 +127,61 @@ class Launchable:
                     self._compiled.pop(next(iter(self._compiled)))
                 self._compiled[key] = compiled
             return compiled
+
+
+def _key_function(
+    function: Callable[..., None], dynamic: Mapping[str, tuple[int, ...]]
+) -> Callable[..., tuple[object, ...]]:
+    """Makes `key(config, *args)`: everything that the code generated for `function` depends on.
+
+    It is written out for the arguments, as `lambda config, values, steps: (config, values.device,
+    values.dtype, values.shape[1:], ..., type(steps))`: a loop over them would cost twice as much,
+    and this is a large part of what a call of an op costs.
+    """
+    annotations = function.__annotations__
+    always = next((name for name in dynamic if annotations[name] is Tensor), None)
+    if always is None:
+        raise ValueError(f"{function.__name__} needs an argument that is always a tensor")
+    facts = ["config", f"{always}.device"]
+    for name, dims in dynamic.items():
+        annotation = annotations[name]
+        if annotation is hl.constexpr:
+            facts.append(name)
+        elif annotation is Tensor or Tensor in get_args(annotation):
+            if dims != tuple(range(len(dims))):
+                raise ValueError(f"dynamic dimensions of {name} must be the first, got {dims}")
+            fact = (
+                f"{name}.dtype, {name}.ndim, {name}.shape[{len(dims)}:], "
+                f"{name}.is_contiguous() and {name}.numel() < {SURELY_NARROW} or reach({name})"
+            )
+            facts.append(
+                fact if annotation is Tensor else f"{name} if {name} is None else ({fact})"
+            )
+        else:
+            facts.append(f"type({name})")
+    made: Callable[..., tuple[object, ...]] = eval(
+        f"lambda config, {', '.join(dynamic)}: ({', '.join(facts)})", {"reach": _reach}
+    )
+    return made
+
+
+def _picker(kinds: Sequence[str], kind: str) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """A function that takes the items of one kind out of a tuple."""
+    places = [place for place, one in enumerate(kinds) if one == kind]
+    if len(places) > 1:
+        return itemgetter(*places)
+    # itemgetter cannot do without a place, and gives a bare item for one.
+    return itemgetter(slice(places[0], places[0] + 1) if places else slice(0))
+
+
+def _reach(tensor: Tensor) -> object:
+    """What a key says of a tensor's offsets: "wide" where they need 64 bits, else True.
+
+    By an upper bound of the largest, and by the number of elements, since Helion counts those of an
+    expanded tensor as well.
+    """
+    reach = sum(map(mul, tensor.shape, tensor.stride()))
+    return "wide" if reach >= INT32_LIMIT or tensor.numel() >= INT32_LIMIT else True
 
 
 def _stand_in(tensor: Tensor, dynamic: tuple[int, ...]) -> Tensor:
@@ -207,8 +217,7 @@ class _Direct:
     """A compiled Helion function that hands its launches to Triton's compiled kernel.
 
     `JITFunction.run` builds dictionaries and prints the options into a string at each call, more
-    than half of the cost of a launch. What it looks up depends only on the alignment of the
-    addresses and on the class of each integer (1, a multiple of 16, beyond 32 bits).
+    than half of the cost of a launch. What it looks up depends only on what `_Launch` picks.
     """
 
     def __init__(
@@ -217,35 +226,86 @@ class _Direct:
         self._function = function
         self._options = options
         self._device = device.index
-        self._kernels: dict[tuple[object, ...], Any] = {}
+        self._launches: dict[int, _Launch] = {}  # by the id of the JITFunction, mostly one
 
     def __call__(self, *args: Any) -> None:
-        self._function(*args, _launcher=self._launch)
+        if torch._C._cuda_getDevice() == self._device:
+            self._function(*args, _launcher=self._run)
+        else:
+            with torch.cuda.device(self._device):
+                self._function(*args, _launcher=self._run)
 
-    def _launch(self, jit: Any, grid: tuple[int, ...], *args: Any, **options: Any) -> None:
-        plain: list[Any] = []
-        facts: list[object] = [id(jit)]
-        for arg in args:
-            if isinstance(arg, Tensor):
-                address = arg.data_ptr()
-                plain.append(address)  # spares Triton a driver query for each pointer
-                facts.append(address & 15 == 0)
-            else:
-                plain.append(arg)
-                if type(arg) is int:
-                    narrow = -INT32_LIMIT <= arg < INT32_LIMIT
-                    facts.append(1 if arg == 1 else (arg & 15 == 0, narrow))
-                elif type(arg) is not float:  # a float never specialises, None and a bool do
-                    facts.append(arg)
-        key = tuple(facts)
-        kernel = self._kernels.get(key)
+    def _run(self, jit: Any, grid: tuple[int, ...], *args: Any, **options: Any) -> None:
+        launch = self._launches.get(id(jit))
+        if launch is None:
+            launch = self._launches[id(jit)] = _Launch(jit, args)
+        addresses = [tensor.data_ptr() for tensor in args[: launch.tensors]]
+        key = launch.key(addresses, args)
+        kernel = launch.kernels.get(key)
         if kernel is None or knobs.runtime.launch_enter_hook.calls:
             # Compiles where need be, and calls a profiler's hooks.
             options |= self._options
-            self._kernels[key] = jit.run(*args, grid=grid, warmup=False, **options)
+            launch.kernels[key] = jit.run(*args, grid=grid, warmup=False, **options)
             return
         x, y, z = (*grid, 1, 1)[:3]
         stream = torch._C._cuda_getCurrentRawStream(self._device)
+        # Addresses in place of tensors spare Triton a driver query for each.
         kernel.run(
-            x, y, z, stream, kernel.function, kernel.packed_metadata, None, None, None, *plain
+            x, y, z, stream, kernel.function, kernel.packed_metadata, None, None, None,
+            *addresses, *args[launch.tensors :],
+        )  # fmt: skip
+
+
+class _Launch:
+    """Which of a launch's arguments Triton's compiled kernel depends on, and how.
+
+    Their types are those of the first launch: the key of a `Launchable` fixes them. Helion passes
+    tensors before all others.
+    """
+
+    def __init__(self, jit: Any, args: tuple[Any, ...]) -> None:
+        kinds = [_launch_kind(*both) for both in zip(jit.params, args, strict=True)]
+        self.kernels: dict[tuple[object, ...], Any] = {}
+        self.tensors = kinds.count("tensor")
+        if "tensor" in kinds[self.tensors :]:
+            raise RuntimeError(f"a launch has other arguments before tensors: {kinds}")
+        self._sizes = _picker(kinds, "size")
+        self._strides = _picker(kinds, "stride")
+        self._values = _picker(kinds, "value")
+
+    def key(self, addresses: list[int], args: tuple[Any, ...]) -> tuple[object, ...]:
+        """What Triton compiles a kernel for."""
+        sizes = self._sizes(args)
+        return (
+            functools.reduce(or_, addresses) & 15 == 0 or tuple(map(_is_aligned, addresses)),
+            not sizes
+            or -INT32_LIMIT <= min(sizes) <= max(sizes) < INT32_LIMIT
+            or tuple(map(_is_int32, sizes)),
+            _stride_classes(self._strides(args)),
+            self._values(args),
         )
+
+
+def _launch_kind(parameter: Any, arg: Any) -> str:
+    """What an argument of a launch is for the key of its kernel."""
+    if isinstance(arg, Tensor):
+        return "tensor"
+    if parameter.is_constexpr or type(arg) not in (int, float):
+        return "value"
+    if type(arg) is float:
+        return "float"  # never specialises
+    return "size" if parameter.do_not_specialize else "stride"
+
+
+@functools.lru_cache(maxsize=1024)
+def _stride_classes(strides: tuple[int, ...]) -> tuple[object, ...]:
+    """What Triton specialises integers for: 1, a multiple of 16, beyond 32 bits."""
+    return tuple(1 if one == 1 else (one & 15 == 0, _is_int32(one)) for one in strides)
+
+
+def _is_aligned(address: int) -> bool:
+    return address & 15 == 0
+
+
+def _is_int32(number: int) -> bool:
+    return -INT32_LIMIT <= number < INT32_LIMIT

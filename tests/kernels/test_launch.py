@@ -3,12 +3,13 @@
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import helion.language as hl
 import pytest
 import torch
 from torch import Tensor
+from triton import knobs
 
 from jagged.tuning import launch
 from jagged.tuning.configs import Config
@@ -52,7 +53,7 @@ def meta(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
 
 
 def test_total_lengths_share_one_entry(compiled: Compiled) -> None:
-    for total in range(2, 302):
+    for total in range(1, 301):
         kernel(CONFIG, meta(total, 32), meta(3, total, 32), total, 16)
     assert len(compiled.bound) == 1
     assert len(compiled.launched) == 300
@@ -64,12 +65,11 @@ def test_total_lengths_share_one_entry(compiled: Compiled) -> None:
         (CONFIG, meta(9, 64), meta(3, 7, 32), 4, 16),
         (CONFIG, meta(9, 32), meta(3, 7, 64), 4, 16),
         (CONFIG, meta(9, 32, dtype=torch.float32), meta(3, 7, 32), 4, 16),
-        (CONFIG, meta(1, 32), meta(3, 7, 32), 4, 16),
         (CONFIG, meta(9, 32), None, 4, 16),
         (CONFIG, meta(9, 32), meta(3, 7, 32), 4, 32),
         (Config({"num_warps": 1}), meta(9, 32), meta(3, 7, 32), 4, 16),
     ],
-    ids=["width", "dense-width", "dtype", "one-element", "none", "constexpr", "config"],
+    ids=["width", "dense-width", "dtype", "none", "constexpr", "config"],
 )
 def test_what_specialises_has_its_own_entry(compiled: Compiled, other: tuple[Any, ...]) -> None:
     kernel(CONFIG, meta(9, 32), meta(3, 7, 32), 4, 16)
@@ -119,14 +119,43 @@ def test_threads_compile_once(compiled: Compiled) -> None:
     assert len(compiled.launched) == 8
 
 
-def test_a_kernel_without_a_tensor_is_refused(compiled: Compiled) -> None:
-    with pytest.raises(TypeError, match="kernel was called without a tensor"):
-        kernel(CONFIG, None, None, 4, 16)
+def test_none_for_one_is_not_none_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Compiled()
+
+    @launchable()
+    def norm(values: Tensor, weight: Tensor | None, bias: Tensor | None) -> None:
+        raise AssertionError("never traced here")
+
+    monkeypatch.setattr(norm, "bind", made.bind)
+    norm(CONFIG, meta(9, 32), meta(32), None)
+    norm(CONFIG, meta(9, 32), None, meta(32))
+    norm(CONFIG, meta(9, 32), None, torch.nn.Parameter(meta(32)))
+    assert len(made.bound) == 2
+
+
+def test_a_kernel_without_a_tensor_is_refused() -> None:
+    def no_tensor(values: Tensor | None, steps: int) -> None:
+        raise AssertionError("never traced here")
+
+    with pytest.raises(ValueError, match="no_tensor needs an argument that is always a tensor"):
+        launchable()(no_tensor)
+
+
+def test_dynamic_dimensions_come_first() -> None:
+    with pytest.raises(ValueError, match=r"dynamic dimensions of values must be the first.*\(1,\)"):
+        Launchable(kernel.function, {"values": (1,)}, False)
 
 
 def test_dynamic_names_an_argument() -> None:
     with pytest.raises(ValueError, match=r"has no arguments \['missing'\]"):
         Launchable(kernel.function, {"missing": (0,)}, False)
+
+
+class Parameter(NamedTuple):
+    """In place of Triton's: of a kernel's parameter."""
+
+    is_constexpr: bool = False
+    do_not_specialize: bool = False
 
 
 class Triton:
@@ -135,7 +164,8 @@ class Triton:
     function = 0
     packed_metadata = ()
 
-    def __init__(self) -> None:
+    def __init__(self, *params: Parameter) -> None:
+        self.params = params
         self.looked_up = 0
         self.launched: list[tuple[Any, ...]] = []
 
@@ -147,19 +177,70 @@ class Triton:
         return self
 
 
-def test_direct_launches_do_not_grow_with_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
+POINTER, STRIDE, FLOAT = Parameter(), Parameter(), Parameter()
+SIZE = Parameter(do_not_specialize=True)
+CONSTANT = Parameter(is_constexpr=True)
+
+
+@pytest.fixture
+def on_device_0(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 5, raising=False)
-    jit = Triton()
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 0, raising=False)
 
-    def function(values: Tensor, total: int, _launcher: Callable[..., None]) -> None:
-        _launcher(jit, (total,), values, total, 0.5, num_warps=1)
 
-    direct = launch._Direct(function, torch.device("cuda", 0), {})
-    values = torch.empty(64)
+def direct(jit: Triton) -> launch._Direct:
+    """Launches `jit` with the arguments it gets."""
+
+    def function(*args: Any, _launcher: Callable[..., None]) -> None:
+        _launcher(jit, (7,), *args, num_warps=1)
+
+    return launch._Direct(function, torch.device("cuda", 0), {})
+
+
+@pytest.mark.usefixtures("on_device_0")
+def test_direct_launches_do_not_grow_with_lengths() -> None:
+    jit = Triton(POINTER, STRIDE, SIZE, FLOAT)
+    run, values = direct(jit), torch.empty(64)
     for total in range(1, 301):
-        direct(values, total)
-    # A size of 1, a multiple of 16, any other: the classes that Triton specialises for.
-    assert jit.looked_up == len(direct._kernels) == 3
+        run(values, total, total, 0.5)
+    # A stride of 1, a multiple of 16, any other: the classes that Triton specialises for.
+    assert jit.looked_up == 3
     assert len(jit.launched) == 297
-    assert jit.launched[-1][:4] == (300, 1, 1, 5)
-    assert jit.launched[-1][-3:] == (values.data_ptr(), 300, 0.5)
+    assert jit.launched[-1][:4] == (7, 1, 1, 5)
+    assert jit.launched[-1][-4:] == (values.data_ptr(), 300, 300, 0.5)
+
+
+@pytest.mark.usefixtures("on_device_0")
+@pytest.mark.parametrize(
+    "other",
+    [
+        (torch.empty(64)[1:], 32, 9, 0.5, 4),
+        (torch.empty(64), 1, 9, 0.5, 4),
+        (torch.empty(64), 33, 9, 0.5, 4),
+        (torch.empty(64), 2**32, 9, 0.5, 4),
+        (torch.empty(64), 32, 2**31, 0.5, 4),
+        (torch.empty(64), 32, -(2**31) - 1, 0.5, 4),
+        (torch.empty(64), 32, 9, 0.5, 32),
+    ],
+    ids=["address", "stride-1", "odd-stride", "wide-stride", "wide", "negative", "constant"],
+)
+def test_what_triton_compiles_for_has_its_own_kernel(other: tuple[Any, ...]) -> None:
+    jit = Triton(POINTER, STRIDE, SIZE, FLOAT, CONSTANT)
+    run = direct(jit)
+    run(torch.empty(64), 32, 9, 0.5, 4)
+    run(torch.empty(64), 48, 1, 1.0, 4)
+    assert jit.looked_up == 1
+    run(*other)
+    run(*other)
+    assert jit.looked_up == 2
+
+
+@pytest.mark.usefixtures("on_device_0")
+def test_a_profiler_sees_every_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    jit = Triton(POINTER)
+    run, values = direct(jit), torch.empty(64)
+    run(values)
+    monkeypatch.setattr(knobs.runtime.launch_enter_hook, "calls", [print])
+    run(values)
+    run(values)
+    assert jit.looked_up == 3
