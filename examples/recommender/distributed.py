@@ -89,9 +89,13 @@ def choose_device(wanted: str, world: World) -> torch.device:
     """`auto` is a GPU where there is one; each process of a node takes its own.
 
     Raises:
-        ValueError: a numbered GPU for several processes, or fewer GPUs than processes.
+        ValueError: no name of a device, a numbered GPU for several processes, or fewer GPUs than
+            processes.
     """
-    device = torch.device(wanted if wanted != "auto" else _automatic())
+    try:
+        device = torch.device(wanted if wanted != "auto" else _automatic())
+    except RuntimeError as error:
+        raise ValueError(f"device must be auto, cpu, cuda or cuda:1, got {wanted}") from error
     if device.type != "cuda" or not world.launched:
         return device
     if device.index is not None and world.size > 1:

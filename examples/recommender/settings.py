@@ -65,6 +65,9 @@ class Settings:
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("window", "weight_decay", "checkpoint_steps"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
         if self.width % self.heads != 0:
             raise ValueError(f"heads must divide width {self.width}, got {self.heads}")
         if self.token_budget < self.max_length:
@@ -99,7 +102,18 @@ class Settings:
 
     @classmethod
     def from_json(cls, text: str) -> "Settings":
+        """The inverse of `to_json`.
+
+        Raises:
+            ValueError: the text is of another version of this program, or no settings at all.
+        """
         fields: dict[str, Any] = json.loads(text)
+        unknown = sorted(set(fields) - {field.name for field in dataclasses.fields(cls)})
+        if unknown or "models" not in fields:
+            raise ValueError(
+                "settings must have models and no names that this program does not know, got "
+                + ", ".join(unknown or fields)
+            )
         return cls(**{**fields, "models": tuple(fields["models"])})
 
 
@@ -198,7 +212,7 @@ def parse(arguments: list[str] | None) -> tuple[Settings, Path | None, bool]:
         file = resume / "settings.json"
         if not file.is_file():
             parser.error(f"--resume must name a run folder, but there is no {file}")
-        return Settings.from_json(file.read_text(encoding="utf-8")), resume, True
+        return _read(parser, file), resume, True
     given = {**PRESETS.get(given.pop("preset", ""), {}), **given}
     if "models" in given:
         given["models"] = tuple(given["models"])
@@ -214,10 +228,15 @@ def parse(arguments: list[str] | None) -> tuple[Settings, Path | None, bool]:
     return settings, out, begun
 
 
+def _read(parser: argparse.ArgumentParser, file: Path) -> Settings:
+    try:
+        return Settings.from_json(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        parser.error(f"{file}: {error}")
+
+
 def _same_settings(parser: argparse.ArgumentParser, settings: Settings, file: Path) -> None:
-    ours, theirs = (
-        dataclasses.asdict(one) for one in (settings, Settings.from_json(file.read_text("utf-8")))
-    )
+    ours, theirs = (dataclasses.asdict(one) for one in (settings, _read(parser, file)))
     differ = [name for name in ours if name != "device" and ours[name] != theirs[name]]
     if differ:
         parser.error(

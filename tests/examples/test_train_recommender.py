@@ -179,12 +179,16 @@ def test_errors_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
         train_recommender.main(["--data", str(tmp_path / "absent")])
     with pytest.raises(SystemExit, match="is not empty: continue that run with --resume"):
         train_recommender.main([*TINY, "--out", str(tmp_path)])
+    with pytest.raises(SystemExit, match="device must be auto, cpu, cuda or cuda:1, got gpu"):
+        train_recommender.main(["--device", "gpu", "--out", str(tmp_path / "run")])
     for arguments, message in (
         (["--epochs", "0"], "epochs must be at least 1, got 0"),
         (["--heads", "3"], "heads must divide width 64, got 3"),
         (["--token-budget", "10"], "token_budget must hold a row of max_length 200, got 10"),
         (["--dropout", "1"], "dropout must be in [0, 1), got 1.0"),
         (["--temperature", "0"], "temperature must be positive, got 0.0"),
+        (["--window", "-1"], "window must not be negative, got -1"),
+        (["--weight-decay", "-0.1"], "weight_decay must not be negative, got -0.1"),
         (["--models", "bert"], "invalid choice: 'bert'"),
         (["--resume", str(tmp_path)], "--resume must name a run folder, but there is no"),
         (
@@ -200,6 +204,27 @@ def test_errors_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_settings_survive_a_file() -> None:
     settings = Settings(models=("hstu",), tied=False, data="/some/file", temperature=0.1)
     assert Settings.from_json(settings.to_json()) == settings
+
+
+def test_settings_of_another_version_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "settings.json"
+    for text, message in (
+        ('{"models": ["hstu"], "gone": 1}', "this program does not know, got gone"),
+        ('{"width": 8}', "settings must have models"),
+        ("{", "Expecting property name"),
+    ):
+        file.write_text(text)
+        for arguments in (
+            ["--resume", str(tmp_path)],
+            ["--continue", "--out", str(tmp_path)],
+        ):
+            with pytest.raises(SystemExit):
+                parse(arguments)
+            found = capsys.readouterr().err
+            assert str(file) in found
+            assert message in found
 
 
 def test_runs_as_a_file_from_anywhere(tmp_path: Path) -> None:
