@@ -1,7 +1,7 @@
 """One case an op: its inputs, its meaning, its work, its contenders and its shapes."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -302,10 +302,3 @@ _CASES = (
     ),
 )
 CASES = {case.op: case for case in _CASES}
-
-
-def every_shape() -> Iterator[tuple[Case, Shape]]:
-    """All pairs of an op and a shape, the small ones included."""
-    for case in _CASES:
-        for shape in (*case.shapes, case.small, case.call):
-            yield case, shape
