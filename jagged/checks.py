@@ -138,6 +138,8 @@ def operand(name: str, value: Tensor, other_name: str, other: Tensor) -> None:
 
 def shape(name: str, value: Tensor, expected: tuple[int | None, ...], meaning: str) -> None:
     """`value` has the expected shape; None accepts any size in its place."""
+    if value.shape == expected:  # quick where all sizes are given
+        return
     if value.ndim == len(expected):
         for got, want in zip(value.shape, expected, strict=True):
             if want is not None and got != want:

@@ -14,6 +14,7 @@ from jagged.kernels._elements import (
     bisection,
     bit_length,
     descent,
+    empty_like,
     levels_of,
     merged,
     row_within,
@@ -30,7 +31,7 @@ CELLS = ConfigTable(__file__, "_to_cells", SPACE)
 
 def to_elements(dense: Tensor, offsets: Tensor, total: int) -> Tensor:
     """[total, ...] from `dense` [B, N, ...]: 0 at or past N and in the capacity tail."""
-    out = torch.empty((total, *dense.shape[2:]), dtype=dense.dtype, device=dense.device)
+    out = dense.new_empty((total, *dense.shape[2:]))
     if out.numel() == 0:
         return out
     if dense.numel() == 0:
@@ -45,7 +46,7 @@ def to_elements(dense: Tensor, offsets: Tensor, total: int) -> Tensor:
 def to_cells(values: Tensor, offsets: Tensor, length: int, padding: int = 0) -> Tensor:
     """[B, length, ...] from `values` [T, ...]; cells without an element hold the bits `padding`."""
     rows = offsets.shape[0] - 1
-    out = torch.empty((rows, length, *values.shape[1:]), dtype=values.dtype, device=values.device)
+    out = values.new_empty((rows, length, *values.shape[1:]))
     if out.numel() == 0:
         return out
     if values.shape[0] == 0:
@@ -59,7 +60,7 @@ def to_cells(values: Tensor, offsets: Tensor, length: int, padding: int = 0) -> 
 
 def filled_only(values: Tensor, offsets: Tensor) -> Tensor:
     """A copy of `values` [T, ...] with 0 in the capacity tail."""
-    out = torch.empty(values.shape, dtype=values.dtype, device=values.device)
+    out = empty_like(values)
     if out.numel() == 0:
         return out
     rows = offsets.shape[0] - 1
@@ -71,10 +72,8 @@ def filled_only(values: Tensor, offsets: Tensor) -> Tensor:
 def to_elements_and_cells(values: Tensor, offsets: Tensor, length: int) -> tuple[Tensor, Tensor]:
     """`filled_only(values)` and `to_cells(values)`, which read `values` once."""
     rows = offsets.shape[0] - 1
-    filled = torch.empty(values.shape, dtype=values.dtype, device=values.device)
-    padded = torch.empty(
-        (rows, length, *values.shape[1:]), dtype=values.dtype, device=values.device
-    )
+    filled = empty_like(values)
+    padded = values.new_empty((rows, length, *values.shape[1:]))
     if filled.numel() == 0:
         return filled, padded.zero_()
     if padded.numel() == 0:

@@ -27,10 +27,11 @@ def narrow(*matrices: Tensor) -> bool:
 
     The bound on the elements leaves room for `span`, which looks past the end of the tail.
     """
-    return all(
-        matrix.shape[0] < 2**27 and matrix.shape[0] * matrix.stride(0) < 2**31
-        for matrix in matrices
-    )
+    for matrix in matrices:
+        total = matrix.shape[0]
+        if total >= 2**27 or total * matrix.stride(0) >= 2**31:
+            return False
+    return True
 
 
 def cut(offset: Any, is_narrow: bool) -> Any:

@@ -28,6 +28,11 @@ def merged(tensor: Tensor, leading: int) -> Tensor:
     return tensor.reshape(*shape[:leading], shape[leading:].numel())
 
 
+def empty_like(tensor: Tensor) -> Tensor:
+    """Uninitialised, contiguous; costs the host half of `torch.empty(tensor.shape, ...)`."""
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+
+
 def as_bits(tensor: Tensor) -> Tensor:
     """`tensor` as integers of its size: kernels that only move data have one form for all."""
     return tensor.view(_BITS[tensor.element_size()])

@@ -54,7 +54,7 @@ def reduce_rows(values: Tensor, offsets: Tensor, table: ConfigTable, mean: bool)
     shape = (rows, *values.shape[1:])
     if values.numel() == 0:
         return values.new_zeros(shape)
-    out = torch.empty(shape, dtype=values.dtype, device=values.device)
+    out = values.new_empty(shape)
     if rows == 0:
         return out
     matrix, target = merged(values, 1), merged(out, 1)
@@ -80,7 +80,7 @@ def spread_rows(
 ) -> Tensor:
     """`grad` [B, ...], divided by the row's length for the mean, at each element: [total, ...]."""
     rows = grad.shape[0]
-    out = torch.empty((total, *grad.shape[1:]), dtype=grad.dtype, device=grad.device)
+    out = grad.new_empty((total, *grad.shape[1:]))
     if out.numel() == 0:
         return out
     if rows == 0:

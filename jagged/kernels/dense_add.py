@@ -23,6 +23,7 @@ from jagged.kernels._elements import (
     bisection,
     bit_length,
     descent,
+    empty_like,
     levels_of,
     merged,
     row_within,
@@ -39,7 +40,7 @@ FORWARD = ConfigTable(__file__, "_add_dense", SPACE)
 def forward(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
     if dense.numel() == 0:
         return filled_only(values, offsets)
-    out = torch.empty(values.shape, dtype=values.dtype, device=values.device)
+    out = empty_like(values)
     if out.numel() == 0:
         return out
     rows = dense.shape[0]

@@ -4,9 +4,9 @@ Symbols: B rows, T elements (capacity included), M and N features.
 """
 
 import helion.language as hl
-import torch
 from torch import Tensor
 
+from jagged.kernels._elements import empty_like
 from jagged.kernels._products import (
     COMBINE,
     MANY_PROGRAMS,
@@ -73,8 +73,8 @@ def _both(
     grad: Tensor, x: Tensor, y: Tensor, offsets: Tensor, max_length: int | None
 ) -> tuple[Tensor, Tensor]:
     total, rows = x.shape[0], grad.shape[0]
-    grad_x = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    grad_y = torch.empty(y.shape, dtype=y.dtype, device=y.device)
+    grad_x = empty_like(x)
+    grad_y = empty_like(y)
     config = BOTH.pick(x, max(grad.shape[1:]), rows)
     splits = splits_of(total, rows, MANY_PROGRAMS)
     _both_gradients(config, grad, x, y, offsets, grad_x, grad_y, limit_of(max_length), splits)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from jagged.kernels._column_sums import column_sums
 from jagged.kernels._device import full_block, narrow, span, tail_bits, whole_blocks
+from jagged.kernels._elements import empty_like
 from jagged.kernels.layer_norm_backward import norm_row_backward, norm_rows_backward
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
@@ -51,12 +52,12 @@ def forward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     rows = offsets.shape[0] - 1
     total, width = values.shape
-    out = torch.empty((total, width), dtype=values.dtype, device=values.device)
+    out = empty_like(values)
     if out.numel() == 0:
         mean = torch.zeros(rows, dtype=torch.float32, device=values.device)
         return out, mean, torch.full_like(mean, eps).rsqrt_()
-    mean = torch.empty(rows, dtype=torch.float32, device=values.device)
-    rstd = torch.empty(rows, dtype=torch.float32, device=values.device)
+    mean = values.new_empty(rows, dtype=torch.float32)
+    rstd = torch.empty_like(mean)
     config = FORWARD.pick(values, width, rows)
     kernel = _norm_row if config.form == "row" else _norm_rows
     bits = tail_bits(total)
@@ -77,7 +78,7 @@ def backward(
     rows = offsets.shape[0] - 1
     total, width = values.shape
     kind = grad.dtype if weight is None else weight.dtype
-    change = torch.empty((total, width), dtype=grad.dtype, device=grad.device)
+    change = empty_like(grad)
     nothing = grad.new_empty(0, dtype=kind)
     if change.numel() == 0:
         zeros = grad.new_zeros(width, dtype=kind)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from jagged.kernels._copies import ELEMENTS, SPACE, to_elements
-from jagged.kernels._elements import merged
+from jagged.kernels._elements import empty_like, merged
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
 
@@ -19,7 +19,7 @@ FORWARD = ConfigTable(__file__, "_add_padded", SPACE)
 
 
 def forward(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
-    out = torch.empty(dense.shape, dtype=dense.dtype, device=dense.device)
+    out = empty_like(dense)
     if out.numel() == 0:
         return out
     if values.shape[0] == 0:

@@ -14,6 +14,7 @@ from jagged.kernels._elements import (
     bisection,
     bit_length,
     descent,
+    empty_like,
     levels_of,
     merged,
     row_within,
@@ -29,7 +30,7 @@ SUM = row_sum.FORWARD
 
 
 def forward(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
-    out = torch.empty(values.shape, dtype=values.dtype, device=values.device)
+    out = empty_like(values)
     if out.numel() == 0:
         return out
     rows = dense.shape[0]
@@ -51,8 +52,8 @@ def backward(
         config = SUM.pick(grad, width, rows)
         # Few long rows are summed in pieces, short ones several a program: `_rows` does both.
         if config.form == "row" and total // rows < row_sum.SPLIT_LENGTH:
-            filled = torch.empty(grad.shape, dtype=grad.dtype, device=grad.device)
-            sums = torch.empty((rows, *grad.shape[1:]), dtype=grad.dtype, device=grad.device)
+            filled = empty_like(grad)
+            sums = grad.new_empty((rows, *grad.shape[1:]))
             target, bits = merged(filled, 1), tail_bits(total)
             _both_gradients(
                 config, matrix, offsets, target, merged(sums, 1), 1 << bits, bits,

@@ -28,7 +28,7 @@ from jagged.kernels._device import (
     tail_bits,
     whole_blocks,
 )
-from jagged.kernels._elements import merged
+from jagged.kernels._elements import empty_like, merged
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
 from jagged.tuning.space import Space, powers, up_to_width
@@ -51,7 +51,7 @@ NO_LIMIT = 2**31 - 1
 
 def forward(values: Tensor, offsets: Tensor, max_length: int | None) -> Tensor:
     rows = offsets.shape[0] - 1
-    out = torch.empty(values.shape, dtype=values.dtype, device=values.device)
+    out = empty_like(values)
     if out.numel() == 0:
         return out
     matrix, target = merged(values, 1), merged(out, 1)
@@ -66,7 +66,7 @@ def forward(values: Tensor, offsets: Tensor, max_length: int | None) -> Tensor:
 
 def backward(grad: Tensor, out: Tensor, offsets: Tensor, max_length: int | None) -> Tensor:
     rows = offsets.shape[0] - 1
-    change = torch.empty(grad.shape, dtype=grad.dtype, device=grad.device)
+    change = empty_like(grad)
     if change.numel() == 0:
         return change
     matrix, weights, target = merged(grad, 1), merged(out, 1), merged(change, 1)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from jagged.kernels._column_sums import column_sums
 from jagged.kernels._device import full_block
+from jagged.kernels._elements import empty_like
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
 from jagged.tuning.space import Space, powers
@@ -30,12 +31,12 @@ def forward(
     offsets: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     total, width = values.shape
-    out = torch.empty((total, width), dtype=values.dtype, device=values.device)
+    out = empty_like(values)
     if out.numel() == 0:
         nothing = torch.zeros(total, dtype=torch.float32, device=values.device)
         return out, nothing, nothing.clone()
-    mean = torch.empty(total, dtype=torch.float32, device=values.device)
-    rstd = torch.empty(total, dtype=torch.float32, device=values.device)
+    mean = values.new_empty(total, dtype=torch.float32)
+    rstd = torch.empty_like(mean)
     config = FORWARD.pick(values, width, total)
     _norm(config, values, weight, bias, offsets, out, mean, rstd, eps, full_block(width))
     return out, mean, rstd
@@ -52,7 +53,7 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     total, width = values.shape
     kind = grad.dtype if weight is None else weight.dtype
-    change = torch.empty((total, width), dtype=grad.dtype, device=grad.device)
+    change = empty_like(grad)
     nothing = grad.new_empty(0, dtype=kind)
     if change.numel() == 0:
         zeros = grad.new_zeros(width, dtype=kind)
