@@ -56,7 +56,7 @@ def forward(values: Tensor, offsets: Tensor, max_length: int | None) -> Tensor:
         return out
     matrix, target = merged(values, 1), merged(out, 1)
     config = FORWARD.pick(values, matrix.shape[1], rows)
-    kernel = {"row": _softmax_row, "held": _softmax_held}.get(config.form, _softmax_rows)
+    kernel = {"row": _softmax_row, "rows": _softmax_rows, "held": _softmax_held}[config.form]
     limit = NO_LIMIT if max_length is None else max_length
     bits = tail_bits(matrix.shape[0])
     args = matrix, offsets, target, limit, 1 << bits, bits, narrow(matrix, target)

@@ -107,13 +107,9 @@ class GpuTrials:
             wrong = differs(found, self._checked.exact, self._checked.plain)
             torch.cuda.synchronize(self._device)
         except Exception as error:
-            try:
-                torch.cuda.synchronize(self._device)
-            except Exception as lost:
-                raise DeviceLost(
-                    f"{config} broke the GPU's context: start the run again, it goes on without "
-                    f"this config ({_first_line(lost)})"
-                ) from lost
+            self._alive(
+                f"{config} broke the GPU's context: start the run again, it goes on without it"
+            )
             return _first_line(error)
         return wrong
 
@@ -129,7 +125,15 @@ class GpuTrials:
             return run
 
         found = self._stopwatch.compare([with_config(config) for config in configs])
+        self._alive("the GPU's context broke while configs were timed: start the run again")
         return [_first_line(one) if isinstance(one, Exception) else one.p50 for one in found]
+
+    def _alive(self, message: str) -> None:
+        """Nothing runs in this process after an illegal access, and all would be blamed for one."""
+        try:
+            torch.cuda.synchronize(self._device)
+        except Exception as lost:
+            raise DeviceLost(f"{message} ({_first_line(lost)})") from lost
 
     def _enter(self, unit: Unit) -> None:
         """Make the tensors of a unit's call, once while it is the unit that is asked about."""
