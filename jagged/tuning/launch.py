@@ -29,6 +29,7 @@ from torch import Tensor
 from triton import knobs
 from triton.runtime import JITFunction
 
+from jagged.tuning._host import contiguous_strides, fold
 from jagged.tuning.configs import Config
 
 MAX_ENTRIES = (
@@ -109,6 +110,16 @@ class Launchable:
             name for name, arg in zip(self._names, args, strict=True) if isinstance(arg, Tensor)
         }
 
+    def known_strides(self, args: tuple[Any, ...]) -> dict[tuple[str, int], int]:
+        """Strides that all arguments of the same key have, by name and dimension."""
+        shapes = {
+            name: tuple(arg.shape)
+            for name, arg in zip(self._names, args, strict=True)
+            if isinstance(arg, Tensor) and _layout(arg) == "dense"
+        }
+        leading = dict(zip(self._names, map(len, self.dynamic), strict=True))
+        return contiguous_strides(shapes, leading)
+
     def _compile(
         self, key: tuple[object, ...], config: Config, args: tuple[Any, ...]
     ) -> Callable[..., None]:
@@ -116,13 +127,14 @@ class Launchable:
             compiled = self._compiled.get(key)
             if compiled is None:
                 tensors = [arg for arg in args if isinstance(arg, Tensor)]
-                wide = any(_reach(tensor) == "wide" for tensor in tensors)
+                wide = any(_layout(tensor) == "wide" for tensor in tensors)
                 device = tensors[0].device
                 function = self.bind(config, args, wide).compile_config()
                 compiled = function
                 if device.type == "cuda":
                     keep_sizes_general(function, self.tensor_names(args))
-                    compiled = _Direct(function, device, config.launch_options)
+                    folded = fold(function, self.known_strides(args))
+                    compiled = _Direct(folded, device, config.launch_options)
                 if len(self._compiled) >= MAX_ENTRIES:
                     self._compiled.pop(next(iter(self._compiled)))
                 self._compiled[key] = compiled
@@ -152,7 +164,7 @@ def _key_function(
                 raise ValueError(f"dynamic dimensions of {name} must be the first, got {dims}")
             fact = (
                 f"{name}.dtype, {name}.ndim, {name}.shape[{len(dims)}:], "
-                f"{name}.is_contiguous() and {name}.numel() < {SURELY_NARROW} or reach({name})"
+                f"{name}.is_contiguous() and {name}.numel() < {SURELY_NARROW} or layout({name})"
             )
             facts.append(
                 fact if annotation is Tensor else f"{name} if {name} is None else ({fact})"
@@ -160,7 +172,7 @@ def _key_function(
         else:
             facts.append(f"type({name})")
     made: Callable[..., tuple[object, ...]] = eval(
-        f"lambda config, {', '.join(dynamic)}: ({', '.join(facts)})", {"reach": _reach}
+        f"lambda config, {', '.join(dynamic)}: ({', '.join(facts)})", {"layout": _layout}
     )
     return made
 
@@ -174,14 +186,17 @@ def _picker(kinds: Sequence[str], kind: str) -> Callable[[tuple[Any, ...]], tupl
     return itemgetter(slice(places[0], places[0] + 1) if places else slice(0))
 
 
-def _reach(tensor: Tensor) -> object:
-    """What a key says of a tensor's offsets: "wide" where they need 64 bits, else True.
+def _layout(tensor: Tensor) -> str:
+    """What a key says of a tensor's strides: that they follow from its shape ("dense"; True there),
+    that they do not ("strided"), or that offsets need 64 bits ("wide").
 
-    By an upper bound of the largest, and by the number of elements, since Helion counts those of an
-    expanded tensor as well.
+    They do by an upper bound of the largest, and by the number of elements, since Helion counts
+    those of an expanded tensor as well.
     """
+    if tensor.is_contiguous() and tensor.numel() < SURELY_NARROW:
+        return "dense"
     reach = sum(map(mul, tensor.shape, tensor.stride()))
-    return "wide" if reach >= INT32_LIMIT or tensor.numel() >= INT32_LIMIT else True
+    return "wide" if reach >= INT32_LIMIT or tensor.numel() >= INT32_LIMIT else "strided"
 
 
 def _stand_in(tensor: Tensor, dynamic: tuple[int, ...]) -> Tensor:

@@ -65,11 +65,12 @@ def test_total_lengths_share_one_entry(compiled: Compiled) -> None:
         (CONFIG, meta(9, 64), meta(3, 7, 32), 4, 16),
         (CONFIG, meta(9, 32), meta(3, 7, 64), 4, 16),
         (CONFIG, meta(9, 32, dtype=torch.float32), meta(3, 7, 32), 4, 16),
+        (CONFIG, meta(9, 64)[:, :32], meta(3, 7, 32), 4, 16),
         (CONFIG, meta(9, 32), None, 4, 16),
         (CONFIG, meta(9, 32), meta(3, 7, 32), 4, 32),
         (Config({"num_warps": 1}), meta(9, 32), meta(3, 7, 32), 4, 16),
     ],
-    ids=["width", "dense-width", "dtype", "none", "constexpr", "config"],
+    ids=["width", "dense-width", "dtype", "strided", "none", "constexpr", "config"],
 )
 def test_what_specialises_has_its_own_entry(compiled: Compiled, other: tuple[Any, ...]) -> None:
     kernel(CONFIG, meta(9, 32), meta(3, 7, 32), 4, 16)
