@@ -189,6 +189,8 @@ def padding_value(value: float, values: Tensor) -> None:
             f"padding_value must be a Python number, got {type(value).__name__}: "
             "reading it from the device would stall every call"
         )
+    if value == 0:  # the usual, and every dtype holds it
+        return
     if values.dtype.is_floating_point:
         most = torch.finfo(values.dtype).max
         if most < abs(value) < torch.inf:
