@@ -82,9 +82,9 @@ def test_the_wheel_works(unpacked: Path, tmp_path: Path) -> None:
 def test_import_is_quick_and_loads_torch_alone(tmp_path: Path) -> None:
     code = (
         "import time, torch\n"
-        "start = time.perf_counter()\n"
+        "start = time.process_time()\n"  # of this process alone, however busy the machine is
         "import jagged\n"
-        "print(time.perf_counter() - start)\n"
+        "print(time.process_time() - start)\n"
         "heavy = {'helion', 'triton', 'fbgemm_gpu', 'torchrec', 'pyarrow', 'matplotlib'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )

@@ -1,14 +1,11 @@
 """Softmax along each row, per feature: one online pass for maximum and sum, one to write.
 
-Three forms:
-
-- `row`: a program owns one row and a tile of features. Each position of a block of DEEP x BLOCK
-  elements has a maximum and a sum of its own, so that nothing crosses threads inside the loop and
-  DEEP elements share one correction of the sum. Only the last block has a mask; it is read first
-  and stays in registers. The second pass goes backwards: what was read last is still in the caches.
-  Few features a program keep the rows in flight small enough for that.
-- `held`, forward alone: as `row`, but one of up to HELD elements is read once, into registers.
-- `rows`: a program owns a tile of short rows, each thread all elements of its rows and features.
+Two forms. `row`: a program owns one row and a tile of features. Each position of a block of DEEP x
+BLOCK elements has a maximum and a sum of its own, so that nothing crosses threads inside the loop
+and DEEP elements share one correction of the sum. Only the last block has a mask; it is read first
+and stays in registers. The second pass goes backwards: what was read last is still in the caches.
+Few features a program keep the rows in flight small enough for that. `rows`: a program owns a tile
+of short rows, each thread all elements of its rows and features.
 """
 
 from typing import Any
@@ -56,7 +53,7 @@ def forward(values: Tensor, offsets: Tensor, max_length: int | None) -> Tensor:
         return out
     matrix, target = merged(values, 1), merged(out, 1)
     config = FORWARD.pick(values, matrix.shape[1], rows)
-    kernel = {"row": _softmax_row, "rows": _softmax_rows, "held": _softmax_held}[config.form]
+    kernel = {"row": _softmax_row, "rows": _softmax_rows}[config.form]
     limit = NO_LIMIT if max_length is None else max_length
     bits = tail_bits(matrix.shape[0])
     args = matrix, offsets, target, limit, 1 << bits, bits, narrow(matrix, target)
@@ -78,78 +75,6 @@ def backward(grad: Tensor, out: Tensor, offsets: Tensor, max_length: int | None)
     args = matrix, weights, offsets, target, limit, 1 << bits, bits, small
     kernel(config, *args, *config.constants.values())
     return change
-
-
-@launchable()
-def _softmax_held(
-    values: Tensor,
-    offsets: Tensor,
-    out: Tensor,
-    limit: int,
-    parts: int,
-    bits: int,
-    NARROW: hl.constexpr,
-    EXACT: hl.constexpr,
-    HELD: hl.constexpr,
-    BLOCK: hl.constexpr,
-) -> None:
-    """As `_softmax_row`; a row of up to HELD elements is read once and stays in registers."""
-    total = values.size(0)
-    width = hl.specialize(values.size(1))
-    for tile_row, features in hl.tile([offsets.size(0) - 1 + parts, width], block_size=[1, None]):
-        begin, length, is_row = span(offsets, tile_row.begin, bits, total, NARROW)
-        kept = torch.where(is_row, torch.where(length < limit, length, limit), 0)
-        if length <= HELD // 8:
-            hold(values, out, begin, kept, length, features, EXACT, HELD // 8)
-        elif length <= HELD // 4:
-            hold(values, out, begin, kept, length, features, EXACT, HELD // 4)
-        elif length <= HELD // 2:
-            hold(values, out, begin, kept, length, features, EXACT, HELD // 2)
-        elif length <= HELD:
-            hold(values, out, begin, kept, length, features, EXACT, HELD)
-        else:
-            top = finite(hl.full([features], float("-inf"), dtype=torch.float32))
-            mass = hl.zeros([features], dtype=torch.float32)
-            for i in hl.grid((kept + (BLOCK - 1)) // BLOCK):
-                place = i * BLOCK + hl.arange(BLOCK)
-                inside = (place < kept).unsqueeze(1)
-                block = hl.load(values, [begin + place, features], extra_mask=inside)
-                block = torch.where(inside, block.to(torch.float32), float("-inf"))
-                peak_here = block.amax(0)
-                higher = torch.where(peak_here > top, peak_here, top)
-                mass = mass * exp(top - higher) + exp(block - higher[None, :]).sum(0)
-                top = higher
-            share = 1.0 / mass if EXACT else log2(mass)
-            for j in hl.grid((length + (BLOCK - 1)) // BLOCK):
-                place_out = j * BLOCK + hl.arange(BLOCK)
-                chosen = (place_out < kept).unsqueeze(1)
-                again = hl.load(values, [begin + place_out, features], extra_mask=chosen)
-                weight = weigh(again.to(torch.float32) - top[None, :], share[None, :], EXACT)
-                weight = torch.where(chosen, weight, 0.0).to(out.dtype)
-                written = (place_out < length).unsqueeze(1)
-                hl.store(out, [begin + place_out, features], weight, extra_mask=written)
-
-
-def hold(
-    values: Any,
-    out: Any,
-    begin: Any,
-    kept: Any,
-    length: Any,
-    features: Any,
-    EXACT: bool,
-    SIZE: int,
-) -> None:
-    """Device: the softmax of a row of up to SIZE elements, all of them in registers."""
-    place = hl.arange(SIZE)
-    inside = (place < kept).unsqueeze(1)
-    block = hl.load(values, [begin + place, features], extra_mask=inside).to(torch.float32)
-    block = torch.where(inside, block, float("-inf"))
-    below = block - finite(block.amax(0)).unsqueeze(0)
-    weight = exact_exp(below) if EXACT else exp(below)
-    weight = weight * (1.0 / weight.sum(0)).unsqueeze(0)
-    weight = torch.where(inside, weight, 0.0).to(out.dtype)
-    hl.store(out, [begin + place, features], weight, extra_mask=(place < length).unsqueeze(1))
 
 
 @launchable()

@@ -6,16 +6,11 @@ from tests.kernels.cases import Case, Make
 
 
 def forms(table: str) -> Mapping[str, Mapping[str, Config]]:
-    """`row` in several blocks; `rows` in one trip, and with rows too long for it; `held` in each of
-    its sizes, and with rows too long for all."""
+    """`row` in several blocks; `rows` in one trip, and with rows too long for it."""
     row = Config({"block_sizes": [32, 16]}, "row", {"DEEP": 2, "BLOCK": 8})
     once = Config({"block_sizes": [4, 32]}, "rows", {"BLOCK": 64})
     trips = Config({"block_sizes": [2, 16]}, "rows", {"BLOCK": 4})
-    found = {"row": {table: row}, "once": {table: once}, "trips": {table: trips}}
-    if table == "FORWARD":
-        held = Config({"block_sizes": [16]}, "held", {"HELD": 16, "BLOCK": 8})
-        found["held"] = {table: held}
-    return found
+    return {"row": {table: row}, "once": {table: once}, "trips": {table: trips}}
 
 
 def forward(make: Make, max_length: int | None) -> tuple[Any, ...]:
