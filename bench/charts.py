@@ -81,7 +81,10 @@ def _cases(
         name = shape if all_shapes else op
         if name not in chosen:
             chosen[name] = timed
-            label = f"{name}\n{dtype}" if all_shapes else f"{op}\n{shape}, {dtype}"
+            # Names of many parts, such as full-b32-n4096-h4-d128, take a line for two of them.
+            parts = name.split("-")
+            short = "\n".join(" ".join(parts[i : i + 2]) for i in range(0, len(parts), 2))
+            label = f"{short}\n{dtype}" if all_shapes else f"{op}\n{shape}, {dtype}"
             chosen[label] = chosen.pop(name)
     return chosen
 
