@@ -72,6 +72,8 @@ def main(arguments: list[str] | None = None) -> list[TestRecord]:
             code, reason = exits.RUN_AGAIN, f"{end}: continue with --resume {folder}"
         except FloatingPointError as error:
             code, reason = exits.NOT_FINITE, str(error)
+        except checkpoint.Mismatch as error:
+            code, reason = exits.WRONG_CHECKPOINT, str(error)
         except KeyboardInterrupt:
             print(f"\ninterrupted: continue with --resume {folder}", file=sys.stderr)
             raise SystemExit(128 + signal.SIGINT) from None

@@ -12,6 +12,10 @@ import torch
 State = dict[str, Any]
 
 
+class Mismatch(ValueError):
+    """A checkpoint that this program, or this run, cannot go on from."""
+
+
 def save(path: Path, state: State) -> None:
     """Write a checkpoint: tensors, numbers, strings, and lists and dicts of them."""
     _replace(path, lambda file: torch.save(state, file))

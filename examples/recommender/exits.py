@@ -1,8 +1,9 @@
 """How a run ends, for the scheduler that started it.
 
 Exit codes: 0 done; 75 (EX_TEMPFAIL) asked to stop, checkpoint written, run it again; 65
-(EX_DATAERR) a loss or weight that is not finite, running it again would not help; 130 interrupted
-from the keyboard; 2 wrong arguments; 1 anything else. torchrun itself ends with 1 whatever its
+(EX_DATAERR) a loss or weight that is not finite, running it again would not help; 78 (EX_CONFIG)
+the checkpoint is of other data or of another version; 130 interrupted from the keyboard; 2 wrong
+arguments; 1 anything else. torchrun itself ends with 1 whatever its
 processes say: `status.json` in the run folder has the code too.
 """
 
@@ -18,6 +19,7 @@ from examples.recommender import checkpoint
 DONE = 0
 RUN_AGAIN = 75
 NOT_FINITE = 65
+WRONG_CHECKPOINT = 78
 
 
 class Terminated(Exception):

@@ -102,8 +102,10 @@ class ShardedNextItemModel(NextItemModel):
     def gathered(self) -> Iterator[None]:
         """Hold the whole tables on every process meanwhile: what ranking all items takes."""
         self.whole = self._gather()
-        yield
-        self.whole = {}
+        try:
+            yield
+        finally:
+            self.whole = {}
 
     def states(self, items: JaggedTensor) -> Tensor:
         """As in `NextItemModel`, inside `gathered`."""

@@ -352,15 +352,15 @@ class Trainer:
         """Stand where the trainer stood that made the state.
 
         Raises:
-            ValueError: the state is of other data, or of another version of this program.
+            checkpoint.Mismatch: the state is of other data, or of another version of this program.
         """
         if state["format"] != CHECKPOINT_FORMAT:
-            raise ValueError(
+            raise checkpoint.Mismatch(
                 f"{self.file} must have checkpoint format {CHECKPOINT_FORMAT}, got "
                 f"{state['format']}: it is from another version of this program"
             )
         if state["data"] != self.split.fingerprint:
-            raise ValueError(
+            raise checkpoint.Mismatch(
                 f"{self.file} was trained on other data than {self.settings.data or 'the stream'} "
                 "holds now: restore that file, or start a new run"
             )

@@ -44,11 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _add_tune(commands: Any) -> None:
     parser = commands.add_parser("tune", help="find configs on this GPU and write tables")
     _add_cases(parser)
-    effort = os.environ.get("HELION_AUTOTUNE_EFFORT", "quick")
     parser.add_argument(
         "--effort",
         choices=EFFORTS,
-        default=effort if effort in EFFORTS else "quick",
         help="quick climbs to better configs, full tries all (HELION_AUTOTUNE_EFFORT, or quick)",
     )
     parser.add_argument(
@@ -128,6 +126,11 @@ def _cases(options: argparse.Namespace) -> list[Case]:
 
 
 def _tune(options: argparse.Namespace) -> int:
+    options.effort = options.effort or os.environ.get("HELION_AUTOTUNE_EFFORT") or "quick"
+    if options.effort not in EFFORTS:
+        raise ValueError(
+            f"HELION_AUTOTUNE_EFFORT must be among {list(EFFORTS)} to tune, got {options.effort!r}"
+        )
     if not torch.cuda.is_available():
         raise ValueError("tune measures on a CUDA device, and there is none here")
     trials = GpuTrials(torch.device(options.device), options.workers)

@@ -143,17 +143,20 @@ def test_an_interruption_says_how_to_continue(
     assert f"interrupted: continue with --resume {tmp_path}" in capsys.readouterr().err
 
 
-def test_refuses_to_continue_with_other_data(tmp_path: Path) -> None:
+def test_refuses_to_continue_with_other_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     data, out = tmp_path / "events.txt", tmp_path / "run"
     lines = [f"{user} " + " ".join(str((user + i) % 7) for i in range(6)) for user in range(20)]
     data.write_text("\n".join(lines))
     run = [*TINY, "--epochs", "1", "--models", "sasrec", "--data", str(data), "--out", str(out)]
     train_recommender.main(run)
     data.write_text("\n".join(lines[:-1]))
-    with pytest.raises(
-        ValueError, match=r"sasrec\.pt was trained on other data than .*events\.txt"
-    ):
+    with pytest.raises(SystemExit) as end:
         train_recommender.main(["--resume", str(out)])
+    assert end.value.code == exits.WRONG_CHECKPOINT
+    said = capsys.readouterr().err
+    assert re.search(r"sasrec\.pt was trained on other data than .*events\.txt", said)
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(

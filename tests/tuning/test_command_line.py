@@ -114,3 +114,12 @@ def test_cases_of_the_command_line(tmp_path: Path) -> None:
         ("mean", Shape(1, 2)),
     ]
     assert {case.op for case in cases()} >= {"sum", "hstu_attention"}
+
+
+def test_an_effort_that_does_not_tune_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HELION_AUTOTUNE_EFFORT", "none")
+    with pytest.raises(SystemExit):
+        __main__.main(["tune", "--op", "sum"])
+    assert "HELION_AUTOTUNE_EFFORT must be among ['quick', 'full']" in capsys.readouterr().err
