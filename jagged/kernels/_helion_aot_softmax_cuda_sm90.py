@@ -17,11 +17,11 @@ POINTS_forward = {
     (4, 32, 4): 0,
     (4, 32, 16): 1,
     (4, 32, 64): 1,
-    (4, 32, 512): 2,
-    (4, 128, 4): 8,
-    (4, 128, 16): 5,
-    (4, 128, 64): 9,
-    (4, 128, 256): 2,
+    (4, 32, 512): 8,
+    (4, 128, 4): 9,
+    (4, 128, 16): 10,
+    (4, 128, 64): 11,
+    (4, 128, 256): 8,
 }
 
 
@@ -32,7 +32,7 @@ def key_forward(itemsize: int, width: int, length: int) -> int:
             return 0
         if itemsize < 4:
             return 3
-        return 8
+        return 9
     if length < 256:
         if width < 128:
             return 1
@@ -41,8 +41,8 @@ def key_forward(itemsize: int, width: int, length: int) -> int:
                 return 4
             return 5
         if length < 64:
-            return 5
-        return 9
+            return 10
+        return 11
     if itemsize < 4:
         if width < 64:
             return 2
@@ -51,7 +51,7 @@ def key_forward(itemsize: int, width: int, length: int) -> int:
         if width < 128:
             return 2
         return 7
-    return 2
+    return 8
 
 
 def autotune_forward(itemsize: int, width: int, length: int) -> dict:
@@ -65,7 +65,9 @@ def autotune_forward(itemsize: int, width: int, length: int) -> dict:
         {'block_sizes': [128, 32], 'num_warps': 2, 'form': 'row', 'constants': {'DEEP': 2, 'BLOCK': 4}},
         {'block_sizes': [64, 32], 'num_warps': 4, 'form': 'row', 'constants': {'DEEP': 4, 'BLOCK': 16}},
         {'block_sizes': [64, 32], 'num_warps': 8, 'form': 'row', 'constants': {'DEEP': 4, 'BLOCK': 32}},
+        {'block_sizes': [32, 32], 'num_warps': 8, 'form': 'row', 'constants': {'DEEP': 2, 'BLOCK': 64}, 'maxnreg': 64},
         {'block_sizes': [1, 128], 'num_warps': 1, 'form': 'rows', 'constants': {'BLOCK': 8}},
+        {'block_sizes': [128, 32], 'num_warps': 2, 'form': 'row', 'constants': {'DEEP': 2, 'BLOCK': 4}, 'maxnreg': 72},
         {'block_sizes': [64, 32], 'num_warps': 4, 'form': 'row', 'constants': {'DEEP': 4, 'BLOCK': 8}},
     ]
     return _C[key_forward(itemsize, width, length)]
