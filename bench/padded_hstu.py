@@ -34,11 +34,13 @@ class PaddedHSTU(nn.Module):
         longest = x.max_length
         if longest is None:
             raise ValueError("x must know its max_length: a padded batch is as long as its rows")
-        total, width = x.values.shape
+        place = torch.arange(longest, device=x.offsets.device)
+        index = x.offsets[:-1, None] + place
+        inside = index < x.offsets[1:, None]
+        dense = x.values[torch.where(inside, index, 0)]
+        dense = torch.where(inside[:, :, None], dense, 0)
         row = x.row_ids()
-        slot = row * longest + torch.arange(total, device=row.device) - x.offsets[row]
-        dense = x.values.new_zeros(len(x) * longest, width).index_copy(0, slot, x.values)
-        dense = dense.reshape(len(x), longest, width)
+        slot = row * longest + torch.arange(row.shape[0], device=row.device) - x.offsets[row]
         causal = torch.ones(longest, longest, dtype=torch.bool, device=row.device).tril()
         for layer in self.stack.layers:
             assert isinstance(layer, HSTULayer)
