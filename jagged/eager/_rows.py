@@ -64,6 +64,11 @@ def over_trailing(flag: Tensor, like: Tensor) -> Tensor:
     return flag.reshape(flag.shape + (1,) * (like.ndim - 1))
 
 
+def in_tail(offsets: Tensor, total: int) -> Tensor:
+    """[total] bool: which elements lie in the capacity tail."""
+    return torch.arange(total, device=offsets.device) >= offsets[-1:]
+
+
 def clear(out: Tensor, outside: Tensor, value: float = 0) -> Tensor:
     """Write `value` over the elements of `out` [T, ...] that `outside` [T] marks, in place.
 

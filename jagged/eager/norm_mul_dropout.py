@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from jagged.eager._rows import accumulation_dtype, clear, contiguous_copy
+from jagged.eager._rows import accumulation_dtype, clear, contiguous_copy, in_tail
 
 
 def forward(
@@ -46,7 +46,7 @@ def forward(
         out.view(total, count, heads, width)[:, place] = part
     mean, rstd = mean.squeeze(2), rstd.squeeze(2)
     if offsets is not None:
-        outside = _outside(offsets, total)
+        outside = in_tail(offsets, total)
         out, mean, rstd = clear(out, outside), clear(mean, outside), clear(rstd, outside)
     return out, mean, rstd
 
@@ -77,7 +77,7 @@ def backward(
     if seed is not None:
         grads = _drop(grads, seed, dropout)
     if offsets is not None:
-        outside = _outside(offsets, total)
+        outside = in_tail(offsets, total)
         gate, normal = clear(gate, outside), clear(normal, outside)
         if seed is None:  # else they are copies already
             grads = [contiguous_copy(part) for part in grads]
@@ -130,11 +130,6 @@ def _parameter_sum(change: Tensor, parameter: Tensor | None, by_head: bool) -> T
     if parameter is None:
         return None
     return change.sum((0, 2) if by_head else (0, 1)).to(parameter.dtype)
-
-
-def _outside(offsets: Tensor, total: int) -> Tensor:
-    """[total] bool: the capacity tail."""
-    return torch.arange(total, device=offsets.device) >= offsets[-1:]
 
 
 def _drop(parts: Sequence[Tensor], seed: Tensor, dropout: float) -> list[Tensor]:

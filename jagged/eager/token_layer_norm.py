@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from jagged.eager._rows import accumulation_dtype, clear, contiguous_copy
+from jagged.eager._rows import accumulation_dtype, clear, contiguous_copy, in_tail
 
 
 def forward(
@@ -23,7 +23,7 @@ def forward(
     )
     mean, rstd = mean.reshape(total), rstd.reshape(total)
     if offsets is not None:
-        outside = _outside(offsets, total)
+        outside = in_tail(offsets, total)
         out, mean, rstd = clear(out, outside), clear(mean, outside), clear(rstd, outside)
     return out.to(values.dtype), mean, rstd
 
@@ -42,7 +42,7 @@ def backward(
     wide_grad = grad.to(mean.dtype)
     normal = contiguous_copy(values, mean.dtype).sub_(mean[:, None]).mul_(rstd[:, None])
     if offsets is not None:
-        outside = _outside(offsets, total)
+        outside = in_tail(offsets, total)
         wide_grad = clear(contiguous_copy(grad, mean.dtype), outside)
         clear(normal, outside)
     grad_bias = wide_grad.sum(0) if has_bias else wide_grad.new_empty(0)
@@ -63,8 +63,3 @@ def backward(
 
 def _as(parameter: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     return None if parameter is None else parameter.to(dtype)
-
-
-def _outside(offsets: Tensor, total: int) -> Tensor:
-    """[total] bool: the capacity tail."""
-    return torch.arange(total, device=offsets.device) >= offsets[-1:]

@@ -92,8 +92,8 @@ def backward(
     bits = tail_bits(total)
     each = config.constants["TURNS"] * config.constants.get("ROWS", 1)
     programs = -(-(rows + (1 << bits)) // each)
-    weight_sums = None if weight is None else _float32((programs, width), grad)
-    bias_sums = _float32((programs, width), grad) if has_bias else None
+    weight_sums = None if weight is None else grad.new_empty((programs, width), dtype=torch.float32)
+    bias_sums = grad.new_empty((programs, width), dtype=torch.float32) if has_bias else None
     args = (
         grad,
         values,
@@ -111,10 +111,6 @@ def backward(
     )
     kernel(config, *args, *config.constants.values())
     return change, *column_sums(weight_sums, bias_sums, nothing)
-
-
-def _float32(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    return torch.empty(shape, dtype=torch.float32, device=like.device)
 
 
 @launchable()

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from jagged.kernels._column_sums import column_sums
 from jagged.kernels._device import exp, full_block, reciprocal
+from jagged.kernels._elements import empty_like
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
 from jagged.tuning.space import Space, powers
@@ -56,9 +57,9 @@ def forward(
         heads, values, u = values.shape[1], values.flatten(1), u.flatten(1)
     total, columns = values.shape
     shape = total, (3 if concat else 1) * columns
-    out = torch.empty(shape, dtype=values.dtype, device=values.device)
-    mean = _float32((total, heads or 1), values)
-    rstd = _float32((total, heads or 1), values)
+    out = values.new_empty(shape)
+    mean = values.new_empty((total, heads or 1), dtype=torch.float32)
+    rstd = values.new_empty((total, heads or 1), dtype=torch.float32)
     if out.numel() == 0:
         return out, mean.zero_(), rstd.zero_()
     width = columns // (heads or 1)
@@ -98,8 +99,7 @@ def backward(
     seed: Tensor | None,
     offsets: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    change = torch.empty(values.shape, dtype=values.dtype, device=values.device)
-    change_u = torch.empty(u.shape, dtype=u.dtype, device=u.device)
+    change, change_u = empty_like(values), empty_like(u)
     kind = values.dtype if weight is None else weight.dtype
     nothing = values.new_empty(0, dtype=kind)
     if change.numel() == 0:
@@ -118,8 +118,10 @@ def backward(
     config = BACKWARD.pick(values, width, total)
     block = config.constants["BLOCK"]
     programs = min(config.constants["PROGRAMS"], -(-total // block))
-    weight_sums = None if weight is None else _float32((programs, columns), values)
-    bias_sums = _float32((programs, columns), values) if has_bias else None
+    weight_sums = (
+        None if weight is None else values.new_empty((programs, columns), dtype=torch.float32)
+    )
+    bias_sums = values.new_empty((programs, columns), dtype=torch.float32) if has_bias else None
     _gate_backward(
         config,
         grad,
@@ -149,10 +151,6 @@ def backward(
     # A parameter of a head is one number: [H V] or [0] to [H] or [0].
     weight_grad, bias_grad = (sums.view(-1, width).sum(1).to(kind) for sums in wide)
     return change, change_u, weight_grad, bias_grad
-
-
-def _float32(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    return torch.empty(shape, dtype=torch.float32, device=like.device)
 
 
 def _dropout(probability: float) -> tuple[int, float]:

@@ -66,15 +66,11 @@ def backward(
     block = config.constants["BLOCK"]
     programs = min(config.constants["PROGRAMS"], -(-total // block))
     shape = (programs, width)
-    weight_sums = None if weight is None else _float32(shape, grad)
-    bias_sums = _float32(shape, grad) if has_bias else None
+    weight_sums = None if weight is None else grad.new_empty(shape, dtype=torch.float32)
+    bias_sums = grad.new_empty(shape, dtype=torch.float32) if has_bias else None
     args = grad, values, mean, rstd, weight, offsets, change, weight_sums, bias_sums, programs
     _norm_backward(config, *args, full_block(width), block)
     return change, *column_sums(weight_sums, bias_sums, nothing)
-
-
-def _float32(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    return torch.empty(shape, dtype=torch.float32, device=like.device)
 
 
 @launchable()

@@ -20,7 +20,7 @@ import hashlib
 import importlib.util
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -179,8 +179,13 @@ def _source_hash(module: str) -> str:
     is_package = origin.name == "__init__.py"
     own = origin.parent.glob("*.py") if is_package else [origin]
     shared = Path(kernels.__path__[0]).glob("_*.py")
-    files = sorted({path for path in (*own, *shared) if not path.name.startswith("_helion_aot_")})
-    return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()
+    return digest({*own, *shared})
+
+
+def digest(files: Iterable[Path]) -> str:
+    """One hash of kernels' source files, in the order of their paths; tables do not count."""
+    sources = sorted(path for path in files if not path.name.startswith("_helion_aot_"))
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()
 
 
 def _remembered(path: Path, key: str, remote: RemoteCacheBackend | None) -> Config | None:

@@ -117,7 +117,7 @@ class ConfigTable:
         key = (values.device, values.element_size(), width, bits)
         config = self._picked.get(key)
         if config is None:
-            found = self.find(capability_of(values.device), (key[1], width, 1 << bits >> 1))
+            found = self.find(capability_of(values.device), point_of(values, width, rows))
             if found.source == "default":
                 _warn_of_default(found.path)
             config = self._picked[key] = found.config
@@ -198,6 +198,12 @@ def user_folder() -> Path | None:
         return _chosen
     named = os.environ.get("HELION_HEURISTIC_DIR")
     return Path(named) if named else None
+
+
+def point_of(values: Tensor, width: int, rows: int) -> Point:
+    """Where `ConfigTable.pick` looks: item size, width, mean length down to a power of two."""
+    length = values.shape[0] // rows if rows else 0
+    return values.element_size(), width, 1 << length.bit_length() >> 1
 
 
 def capability_of(device: torch.device) -> Capability:

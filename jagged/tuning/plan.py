@@ -14,7 +14,7 @@ from unittest import mock
 from torch import Tensor
 
 from jagged.tuning.cases import Case
-from jagged.tuning.configs import CPU, Config, ConfigTable
+from jagged.tuning.configs import CPU, Config, ConfigTable, point_of
 from jagged.tuning.decision import Point
 from jagged.tuning.launch import Launchable
 from jagged.tuning.tables import Capability
@@ -79,12 +79,6 @@ def observe(
         stack.enter_context(mock.patch.object(Launchable, "__call__", launch))
         call(*case.arguments(direction, device))
     return seen
-
-
-def point_of(values: Tensor, width: int, rows: int) -> Point:
-    """The point at which `ConfigTable.pick` looks."""
-    length = values.shape[0] // rows if rows else 0
-    return values.element_size(), width, 1 << length.bit_length() >> 1
 
 
 @dataclass(frozen=True)

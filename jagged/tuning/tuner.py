@@ -7,7 +7,6 @@ has, or is wrong against float64; then it is timed against the others. All of it
 before the next begins.
 """
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -283,16 +282,10 @@ def write(outcomes: Sequence[Outcome], folder: Path, capability: tuple[int, int]
 
 def facts(trials: Trials) -> dict[str, Any]:
     """What measurements depend on: the GPU, the versions, and the kernels' source."""
-    sources = sorted(
-        path
-        for path in Path(kernels.__path__[0]).rglob("*.py")
-        if not path.name.startswith("_helion_aot_")
-    )
-    digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()
     return {
         "hardware": trials.hardware,
         **{name: metadata.version(name) for name in ("torch", "triton", "helion")},
-        "kernels": digest,
+        "kernels": cache.digest(Path(kernels.__path__[0]).rglob("*.py")),
     }
 
 
