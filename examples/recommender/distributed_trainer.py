@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from examples.recommender import checkpoint, tables
+from examples.recommender.checkpoint import State
 from examples.recommender.data import HeldOut
 from examples.recommender.evaluate import Metrics, evaluate
-from examples.recommender.model import NextItemModel
-from examples.recommender.sharded_checkpoint import ShardedCheckpoints, State, packed, unpacked
+from examples.recommender.model import NextItemModel, dense_parameters
+from examples.recommender.sharded_checkpoint import ShardedCheckpoints, packed, unpacked
 from examples.recommender.tables import ShardedNextItemModel
 from examples.recommender.train import Trainer
 
@@ -120,7 +121,7 @@ class DistributedTrainer(Trainer):
         """The state of AdamW, by parameter."""
         return {
             f"optimizer/{name}/{key}": value
-            for name, parameter in tables.dense_parameters(self.model).items()
+            for name, parameter in dense_parameters(self.model).items()
             for key, value in self.optimizer.state[parameter].items()
         }
 
@@ -128,7 +129,7 @@ class DistributedTrainer(Trainer):
         whole = self.optimizer.state_dict()
         order = [p for group in self.optimizer.param_groups for p in group["params"]]
         place = {id(parameter): index for index, parameter in enumerate(order)}
-        for name, parameter in tables.dense_parameters(self.model).items():
+        for name, parameter in dense_parameters(self.model).items():
             prefix = f"optimizer/{name}/"
             whole["state"][place[id(parameter)]] = {
                 key.removeprefix(prefix): value

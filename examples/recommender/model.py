@@ -182,6 +182,16 @@ class NextItemModel(nn.Module):
         return targets[drawn.long()]  # the tail is at the end
 
 
+def dense_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that an optimizer of ours steps, by name: not those of sharded tables, which
+    are updated in the backward pass."""
+    return {
+        name: parameter
+        for name, parameter in model.named_parameters()
+        if not hasattr(parameter, "_in_backward_optimizers")
+    }
+
+
 def _mean(losses: Tensor, shares: Tensor, events: float | None) -> Tensor:
     return (losses * shares).sum() / (shares.sum() if events is None else events)
 

@@ -11,15 +11,13 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch.distributed.checkpoint import filesystem, metadata, state_dict_loader, state_dict_saver
 
 from examples.recommender import checkpoint
+from examples.recommender.checkpoint import State
 from examples.recommender.distributed import World
-
-State = dict[str, Any]
 
 
 class ShardedCheckpoints:

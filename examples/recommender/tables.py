@@ -6,7 +6,6 @@ go back in another, and each owner updates its rows in the backward pass, by row
 rows that were asked for, one number of state a row. The dense rest is replicated.
 """
 
-import hashlib
 import importlib
 import math
 import warnings
@@ -16,9 +15,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, distributed
 from torch.nn import functional
 
+from examples.recommender.checkpoint import generator_of
 from examples.recommender.distributed import World
 from examples.recommender.model import NextItemModel
 from examples.recommender.settings import Settings
@@ -190,21 +190,11 @@ def _draw(rows: Tensor, first: int, seed: str) -> None:
     """Fill rows `first`, `first + 1`, ... of a table."""
     end = first + rows.shape[0]
     for block in range(first // ROWS_IN_A_DRAW, math.ceil(end / ROWS_IN_A_DRAW)):
-        digest = hashlib.blake2b(f"{seed}/{block}".encode(), digest_size=8).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(digest, "little"))
+        generator = generator_of(f"{seed}/{block}")
         start = block * ROWS_IN_A_DRAW
         drawn = torch.empty(ROWS_IN_A_DRAW, rows.shape[1]).normal_(std=0.02, generator=generator)
         low, high = max(first, start), min(end, start + ROWS_IN_A_DRAW)
         rows[low - first : high - first] = drawn[low - start : high - start].to(rows.device)
-
-
-def dense_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that an optimizer of ours steps, by name: not those of sharded tables."""
-    return {
-        name: parameter
-        for name, parameter in model.named_parameters()
-        if not hasattr(parameter, "_in_backward_optimizers")
-    }
 
 
 def _torchrec() -> Any:

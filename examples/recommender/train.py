@@ -3,7 +3,6 @@
 It runs in one process; `distributed_trainer` makes it run in many.
 """
 
-import hashlib
 import math
 import time
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from examples.recommender.distributed import World
 from examples.recommender.evaluate import Metrics, evaluate
 from examples.recommender.exits import Terminated
 from examples.recommender.metrics import MetricsLog
-from examples.recommender.model import NextItemModel
+from examples.recommender.model import NextItemModel, dense_parameters
 from examples.recommender.report import EpochRecord, epoch_line
 from examples.recommender.settings import Settings
 from jagged import JaggedTensor
@@ -246,9 +245,7 @@ class Trainer:
         """[negatives] items for a global batch, the same on every process; none for full loss."""
         if self.settings.loss == "full":
             return None
-        seed = f"negatives/{self.settings.seed}/{self.step}".encode()
-        digest = hashlib.blake2b(seed, digest_size=8).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(digest, "little"))
+        generator = checkpoint.generator_of(f"negatives/{self.settings.seed}/{self.step}")
         size = (self.settings.negatives,)
         if self.settings.loss == "uniform":
             drawn = torch.randint(self.split.num_items, size, generator=generator)
@@ -433,9 +430,7 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
     }
     decayed: list[nn.Parameter] = []
     others: list[nn.Parameter] = []
-    for parameter in model.parameters():
-        if hasattr(parameter, "_in_backward_optimizers"):
-            continue
+    for parameter in dense_parameters(model).values():
         wanted = parameter.ndim >= 2 and id(parameter) not in embeddings
         (decayed if wanted else others).append(parameter)
     return [
