@@ -19,6 +19,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from bench.shapes import skew
 from jagged.data import TokenBudgetSampler, balance_rows, row_costs
 
 WIDTH = 256
@@ -28,7 +29,7 @@ SQUARE = 1 / (5 * WIDTH)
 
 def skewed_lengths(rows: int, generator: torch.Generator) -> Tensor:
     """[rows] int64 from 1 to 512: 512 u⁴."""
-    return (LONGEST * torch.rand(rows, generator=generator) ** 4).long().clamp(min=1)
+    return skew(rows, LONGEST, generator).clamp(min=1)
 
 
 def equal_rows(lengths: Tensor, ranks: int) -> list[Tensor]:

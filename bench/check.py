@@ -8,6 +8,7 @@ from torch import Tensor
 # Relative error in the Frobenius norm. Wide enough for tf32 and for sums kept in bfloat16, which
 # are choices that some peers make, and far too narrow for a lost row or a wrong mask.
 TOLERANCE = {torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: 4e-2}
+DTYPES = {str(dtype)[6:]: dtype for dtype in TOLERANCE}
 # An element may be off by this many tolerances of its row's magnitude.
 _ELEMENT = 8.0
 _PIECE = 2**26

@@ -17,14 +17,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bench.check import TOLERANCE, relative_error
+from bench.check import DTYPES, TOLERANCE, relative_error
 from bench.measure import quiet
 from bench.shapes import uniform
 from jagged import JaggedTensor
 from jagged.modules import HSTUConfig, HSTULayer
 from jagged.tuning.timing import Stopwatch
 
-DTYPES = {str(dtype)[6:]: dtype for dtype in (torch.float32, torch.bfloat16, torch.float16)}
 GROUPS = {
     "attention": ("attention",),
     "projections": ("projection", "output"),

@@ -21,6 +21,7 @@ import torch
 
 from bench import rows as results
 from bench.cases import CASES, Case
+from bench.check import DTYPES
 from bench.limits import measure_limits
 from bench.measure import MODES, Fatal, Session, call_costs, describe, measure, reference_costs
 from bench.report import table
@@ -28,7 +29,6 @@ from bench.rows import Row
 from bench.shapes import Shape
 from jagged.tuning.timing import Stopwatch
 
-DTYPES = {str(dtype)[6:]: dtype for dtype in (torch.float32, torch.bfloat16, torch.float16)}
 _QUICK_COMPILE_SECONDS = 130.0
 
 
