@@ -5,6 +5,9 @@ elements of a jagged output looks for the rows of its first and last element in 
 for those of all elements by bisection between them; a block of cells of a padded output divides.
 So skewed, short and empty rows cost nothing, and the capacity tail of a jagged output is zeroed on
 the way. `dense_add` says what that gains over `hl.jagged_tile`.
+
+The two loops of that search are written out in each kernel that has it: Helion finds device loops
+in the body of a kernel alone, not in a function that the body calls.
 """
 
 import functools

@@ -13,7 +13,6 @@ Helion's configs have a value for each load of a kernel, so they serve calls wit
 arguments (weights, biases, offsets) as the calls that were tuned, and no others.
 """
 
-import importlib.util
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -27,7 +26,7 @@ from jagged.tuning.cases import Case
 from jagged.tuning.decision import Point
 from jagged.tuning.launch import Launchable
 from jagged.tuning.plan import Launch, Unit, observe, units
-from jagged.tuning.tables import Capability
+from jagged.tuning.tables import Capability, module_from
 
 
 def tunable(cases: Sequence[Case], capability: Capability) -> list[Unit]:
@@ -73,12 +72,7 @@ def copied(kernel: Launchable, folder: Path) -> Launchable:
     shutil.copyfile(source, path)
     name = f"jagged_tuning_copy_{source.stem}"
     if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
+        module_from(path, name, importable=True)
     found: Launchable = getattr(sys.modules[name], kernel.function.__name__)
     return found
 

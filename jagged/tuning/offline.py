@@ -6,7 +6,6 @@ the whole process believes it, so the tuner does this in processes of its own.
 """
 
 import contextlib
-import importlib.util
 import re
 import subprocess
 import tempfile
@@ -32,6 +31,7 @@ from triton.runtime.jit import MockTensor
 
 from jagged.tuning.configs import Config
 from jagged.tuning.launch import Launchable, keep_sizes_general
+from jagged.tuning.tables import module_from
 
 
 @dataclass(frozen=True)
@@ -243,12 +243,7 @@ def _reason(error: InvalidConfig) -> str:
 def _load(code: str, folder: Path) -> types.ModuleType:
     path = folder / "generated.py"
     path.write_text(code)
-    spec = importlib.util.spec_from_file_location("generated", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_from(path, "generated")
 
 
 def _compile(jit: Any, grid: Any, values: tuple[Any, ...], options: dict[str, Any]) -> Cubin:

@@ -23,6 +23,7 @@ import contextlib
 import importlib.util
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -91,10 +92,17 @@ def load(path: Path) -> ModuleType:
 
 @lru_cache(maxsize=256)
 def _load(path: Path, _changed: int) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    return module_from(path, path.stem)
+
+
+def module_from(path: Path, name: str, *, importable: bool = False) -> ModuleType:
+    """A file run as a new module; `importable`: under its name from then on."""
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} cannot be loaded as a Python file")
     module = importlib.util.module_from_spec(spec)
+    if importable:
+        sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 
