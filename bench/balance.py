@@ -38,7 +38,11 @@ def equal_rows(lengths: Tensor, ranks: int) -> list[Tensor]:
 
 
 def equal_elements(lengths: Tensor, ranks: int) -> list[Tensor]:
-    """The rows of each rank: equally many elements, as far as whole rows allow."""
+    """The rows of each rank: equally many elements, as far as whole rows allow.
+
+    These are batches of a size, which need not be as many as there are ranks: the times are those
+    of the ranks that have one (about 955 of 1024), without any that are left over.
+    """
     budget = int(lengths.sum()) // ranks + LONGEST // 2
     return TokenBudgetSampler(lengths, budget).batches(0)[:ranks]
 
