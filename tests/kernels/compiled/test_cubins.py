@@ -8,9 +8,8 @@ from torch import Tensor
 
 from jagged.tuning.configs import Config, ConfigTable, Point
 from jagged.tuning.launch import Launchable
+from jagged.tuning.offline import H200, compile_kernel
 from tests.kernels.cases import Case, all_cases
-from tests.kernels.cubin import compile_kernel
-from tests.kernels.fake_h200 import CAPABILITY, SHARED_MEMORY
 
 ROWS = 64
 DTYPES = {2: torch.bfloat16, 4: torch.float32}
@@ -61,7 +60,7 @@ def shipped() -> list[Any]:
             found += [
                 pytest.param(case, table, point, config, id=f"{case}-{table}-{point}")
                 for (capability, point), config in owner.all().items()
-                if capability == CAPABILITY
+                if capability == H200.capability
             ]
     return found
 
@@ -86,7 +85,7 @@ def test_fits_without_spills(
     assert compiled, f"{which} is not used by this case"
     for cubin in compiled:
         where = f"{cubin.name} with {which}"
-        assert cubin.shared <= SHARED_MEMORY, f"{where} does not fit; {again}"
+        assert cubin.shared <= H200.shared_memory, f"{where} does not fit; {again}"
         if f"{table}-{point}" not in case.spills:
             assert cubin.stack == 0, f"{where} spills {cubin.stack} bytes; {again}"
         if case.product and point[0] == 2:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from jagged.tuning.offline import compile_kernel
 from tests.kernels.cases import Case
 from tests.kernels.compiled.test_cubins import launches, shipped
-from tests.kernels.cubin import compile_kernel
 
 ALLOCATED = re.compile(r"(%[\w#]+) = ttg\.local_alloc :")  # filled by copies, not by a value
 VIEW = re.compile(r"(%[\w#]+) = ttg\.memdesc_\w+ (%[\w#]+)")

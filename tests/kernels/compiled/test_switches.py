@@ -17,7 +17,7 @@ from helion.autotuner import cache_classes, search_algorithms
 from helion.autotuner.base_search import BaseSearch
 from helion.autotuner.effort_profile import get_effort_profile
 
-from tests.kernels.fake_h200 import FakeDevice, fake_h200
+from jagged.tuning.offline import H200, FakeDevice, pretend
 from tests.tuning.redis_server import RedisServer
 
 BACKEND = "jagged.tuning.remote.RedisBackend"
@@ -53,7 +53,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setitem(search_algorithms, "Named", Named)
     monkeypatch.setattr(Named, "winner", WINNER)
     monkeypatch.setattr(Named, "searches", 0)
-    with fake_h200():
+    with pretend(H200):
         yield tmp_path
 
 
