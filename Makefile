@@ -8,8 +8,11 @@ TRITON := $(BIN)/python -c "import triton" 2>/dev/null || $(PIP) triton==3.6.0
 # Empty where there is no NVIDIA GPU.
 GPU := $(shell nvidia-smi -L 2>/dev/null | head -n 1)
 WORKERS ?= 2
+# Of the CUDA toolkit.
+SANITIZER ?= compute-sanitizer
+TOOL ?= memcheck
 
-.PHONY: help demo test check lint format types examples wheel bench clean
+.PHONY: help demo test sanitizer check lint format types examples wheel bench clean
 
 help:  ## print every target
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +41,10 @@ demo: .venv/.demo  ## train a small HSTU recommender: synthetic data, or DATA=pa
 
 test: .venv/.test  ## install what the tests need and run them
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+sanitizer: .venv/.test  ## every op and kernel under compute-sanitizer on a GPU, TOOL=memcheck (racecheck, initcheck)
+	$(BIN)/python -m tests.kernels.memcheck $(ARGS)
+	$(SANITIZER) --tool $(TOOL) --report-api-errors no --error-exitcode 9 $(BIN)/python -m tests.kernels.memcheck $(ARGS)
 
 check: lint types test examples wheel  ## everything that CI runs
 

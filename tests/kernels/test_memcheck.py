@@ -1,0 +1,75 @@
+"""What compute-sanitizer is to run, on the CPU: the cases work, and a wrong result is found."""
+
+import importlib
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from jagged.kernels import hstu_attention
+from tests.kernels import memcheck
+from tests.kernels.cases import Case
+from tests.ops.battery import OpCase
+
+CPU = torch.device("cpu")
+
+
+def test_runs_the_public_ops(capsys: pytest.CaptureFixture[str]) -> None:
+    assert memcheck.main(["--device", "cpu", "--share", "1/3"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].startswith(f"{len(lines) - 1} of {len(lines) - 1} cases ran in ")
+    assert lines[-1].endswith(" 0 are wrong")
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_the_kernels_arguments_are_what_eager_takes(
+    every: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = list(memcheck.kernel_runs(every))
+    names = [run.name for run in runs]
+    assert len(set(names)) == len(names)
+
+    def eager(case: Case) -> Any:
+        return importlib.import_module(f"jagged.eager.{case.op}")
+
+    monkeypatch.setattr(Case, "module", eager)
+    for run in runs if not every else runs[::9]:
+        assert memcheck.check(run, CPU) < 0.02, run.name
+
+
+def test_the_short_cases_are_for_the_kernels_of_short_rows() -> None:
+    rows, longest = len(memcheck.MANY), max(memcheck.MANY)
+    for table, widths in (("FORWARD_SHORT", [128]), ("BACKWARD_SHORT", [64, 128])):
+        for width in widths:
+            q = torch.empty(sum(memcheck.MANY), 2, width, dtype=torch.bfloat16)
+            owner = getattr(hstu_attention, table)
+            assert hstu_attention._short(owner, q, q, rows, longest) is not None, (table, width)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda out: out * 1.1, "Wrong result 0 has a relative error of"),
+        (lambda out: out[:-1], "Wrong result 0 has shape"),
+        (lambda out: 1 / 0, "ZeroDivisionError"),
+    ],
+)
+def test_a_wrong_result_is_found(
+    spoil: Any, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = OpCase.call
+
+    def spoiled(case: OpCase, arguments: dict[str, Any]) -> Tensor:
+        out = call(case, arguments)
+        return out if out.dtype == torch.float64 else spoil(out)
+
+    monkeypatch.setattr(OpCase, "call", spoiled)
+    assert memcheck.main(["--device", "cpu", "--only", "sum float32"]) == 1
+    printed = capsys.readouterr().out
+    assert f"BAD sum float32: {reason}" in printed
+    assert "1 of 1 cases ran" in printed
+
+
+def test_a_run_of_nothing_is_a_failure() -> None:
+    assert memcheck.main(["--device", "cpu", "--only", "no such case"]) == 1
