@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from jagged.kernels import hstu_attention
+from jagged.tuning.configs import Config
+from jagged.tuning.launch import Launchable
 from tests.kernels import memcheck
 from tests.kernels.cases import Case
 from tests.ops.battery import OpCase
@@ -73,3 +75,18 @@ def test_a_wrong_result_is_found(
 
 def test_a_run_of_nothing_is_a_failure() -> None:
     assert memcheck.main(["--device", "cpu", "--only", "no such case"]) == 1
+
+
+def test_every_config_is_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_run, asked, launched = memcheck.kernel_run, [], []
+
+    def kernel_run(case: Case, owner: Any, point: Any, config: Config) -> memcheck.Run:
+        asked.append(config)
+        return make_run(case, owner, point, config)
+
+    monkeypatch.setattr(memcheck, "kernel_run", kernel_run)
+    monkeypatch.setattr(Launchable, "__call__", lambda _, config, *args: launched.append(config))
+    for run in memcheck.kernel_runs(every=True):
+        launched.clear()
+        run.results(CPU)
+        assert any(config is asked[-1] for config in launched), run.name
