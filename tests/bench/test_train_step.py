@@ -1,9 +1,11 @@
 """The padded model is the jagged one, and the measurement of a step says so before it times."""
 
+import functools
 from pathlib import Path
 
 import pytest
 import torch
+from torch._dynamo.utils import counters
 
 from bench import rows as results
 from bench import train_step
@@ -66,6 +68,42 @@ def test_another_model_is_found_out() -> None:
             training.step(problem)
         with pytest.raises(ArithmeticError, match=r"loss off by .* gradients by"):
             check(training, problem, wanted)
+
+
+@pytest.mark.parametrize("provider", ["jagged", "torch-padded"])
+def test_empty_rows_in_place_of_the_rest_change_nothing(provider: str) -> None:
+    problem = Problem.draw(train_step.LAWS["uniform"], SMALL, CPU)
+    emptied = problem.emptied(5)
+    assert len(emptied.batch) == SMALL.rows
+    assert emptied.batch.lengths().tolist() == problem.batch.lengths()[:5].tolist() + [0] * 19
+    model = train_step.model_of(SMALL, CPU)
+    wanted = exact(model, problem.part(5))
+    assert check(Training(provider, model, SMALL), emptied, wanted) < 1e-6
+
+
+def test_the_compiled_padded_model_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a graph break, for the batches of both laws."""
+    compiled = functools.partial(torch.compile, backend="aot_eager")
+    monkeypatch.setattr(torch, "compile", compiled)
+    torch._dynamo.reset()
+    counters.clear()
+    model = train_step.model_of(SMALL, CPU)
+    training = Training(train_step.BASELINE, model, SMALL)
+    for law in train_step.LAWS.values():
+        problem = Problem.draw(law, SMALL, CPU)
+        assert check(training, problem.emptied(9), exact(model, problem.part(9))) < 1e-5
+        assert check(training, problem, exact(model, problem)) < 1e-5
+    assert counters["stats"]["unique_graphs"] == 1
+
+
+def test_where_compiling_ahead_fails_there_is_no_time() -> None:
+    machine = results.machine(CPU, "abc", "2026-01-01")
+    stopwatch = train_step.Stopwatch(CPU, budget_ms=1)
+    rows = list(train_step.measure(machine, stopwatch, SMALL, [train_step.BASELINE], lambda: 3))
+    assert [row.shape for row in rows] == list(train_step.LAWS)
+    for row in rows:
+        assert row.p50_ms is None
+        assert row.error == "RuntimeError: the process that compiles it ended with code 3"
 
 
 def test_measures_and_appends_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
