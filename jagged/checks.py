@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 OFFSETS_DTYPES = (torch.int32, torch.int64)
-FLOATING_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+GPU_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+FLOATING_DTYPES = (*GPU_DTYPES, torch.float64)
 
 
 def shape_of(tensor: Tensor) -> str:
@@ -37,7 +38,7 @@ def offsets(offsets: Tensor, values: Tensor, name: str = "values") -> None:
             f"offsets must be one-dimensional [B + 1], got shape {shape_of(offsets)}: "
             "one jagged dimension is supported, nested ones are flattened first"
         )
-    if offsets.shape[0] == 0:
+    if offsets.numel() == 0:
         raise ValueError(
             "offsets must have B + 1 entries and start with 0, got an empty tensor: "
             "a batch of no rows has offsets [0]"
@@ -89,12 +90,14 @@ def last_stride(name: str, value: Tensor) -> None:
 
 def floating(name: str, value: Tensor) -> None:
     """`value` has a dtype that the ops compute in."""
-    if value.dtype not in FLOATING_DTYPES:
+    if value.dtype in GPU_DTYPES:
+        return
+    if value.dtype != torch.float64:
         raise TypeError(
             f"{name} must be float32, bfloat16, float16 or (on the CPU) float64, "
             f"got {value.dtype}: convert with {name}.float()"
         )
-    if value.dtype == torch.float64 and value.device.type == "cuda":
+    if value.is_cuda:
         raise TypeError(f"{name} is float64 on a GPU, which no kernel supports: use float32 there")
 
 

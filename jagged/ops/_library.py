@@ -25,9 +25,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.nn import Parameter
 
 _LIBRARY = torch.library.Library("jagged", "DEF")  # type: ignore[no-untyped-call]
-_PLAIN_TENSORS = frozenset((Tensor, torch.nn.Parameter))
 
 Implementation = Callable[..., Any]
 
@@ -105,14 +105,15 @@ def _device_of_plain_call(args: tuple[Any, ...]) -> str | None:
     if torch._C._len_torch_dispatch_stack() or torch._C._are_functorch_transforms_active():
         return None
     recording = torch.is_grad_enabled()
-    device = None
     for arg in args:
-        if isinstance(arg, Tensor):
-            if type(arg) not in _PLAIN_TENSORS or (recording and arg.requires_grad):
+        kind = type(arg)
+        if kind is Tensor or kind is Parameter:
+            if recording and arg.requires_grad:
                 return None
-            if device is None:
-                device = "cpu" if arg.is_cpu else "cuda" if arg.is_cuda else None
-    return device
+        elif isinstance(arg, Tensor):
+            return None
+    first: Tensor = args[0]
+    return "cuda" if first.is_cuda else "cpu" if first.is_cpu else None
 
 
 def operator(

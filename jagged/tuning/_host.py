@@ -9,24 +9,51 @@
             dense.stride(0), dense.stride(1), ..., total, rows, levels, num_warps=2, num_stages=1)
 
 What such a function computes from constants and from strides that never change is put in place of
-the expressions, a third of the cost of a launch. Sizes stay as they are.
+the expressions. Sizes stay as they are. Its launches become calls of functions that know what is
+constant, `_launch_0((total + 127) // 128, offsets, ..., total, rows, levels)`; `_direct` has them.
 """
 
 import __future__
 
 import ast
+import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 PURE = ("max", "min", "triton.cdiv", "triton.next_power_of_2")
 
 Strides = Mapping[tuple[str, int], int]
 """Known strides by argument and dimension."""
 
+Launch = Callable[..., None]
+"""Gets the sizes of the grid and the arguments that change."""
 
-def fold(function: Callable[..., None], strides: Strides) -> Callable[..., None]:
-    """`function` with its constants computed; `strides` are those of every later argument."""
+
+class Site(NamedTuple):
+    """One launch in a host function."""
+
+    kernel: Any
+    """Triton's `JITFunction`."""
+    dimensions: int
+    """Of the grid."""
+    args: tuple[str | None, ...]
+    """Of the kernel: those that never change, as source; None for those given at each launch."""
+    options: dict[str, Any]
+
+
+def fold(
+    function: Callable[..., None],
+    strides: Strides,
+    launcher: Callable[[Site, Callable[[Launch], None]], Launch],
+) -> Callable[..., None]:
+    """`function`, without `_launcher`, with its constants computed.
+
+    Args:
+        function: what Helion made.
+        strides: those of every later argument.
+        launcher: makes the function that a launch calls; gets another, which replaces it.
+    """
     tree = ast.parse(inspect.getsource(function))
     stored = [
         node.id
@@ -34,15 +61,17 @@ def fold(function: Callable[..., None], strides: Strides) -> Callable[..., None]
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     ]
     known = {place: step for place, step in strides.items() if place[0] not in stored}
-    folded = ast.fix_missing_locations(_Fold(function.__globals__, stored, known).visit(tree))
+    fold = _Fold(function.__globals__, stored, known)
+    folded = ast.fix_missing_locations(fold.visit(tree))
     ast.increment_lineno(folded, function.__code__.co_firstlineno - 1)
-    made: dict[str, Any] = {}
+    names = dict(function.__globals__)
+    for name, site in fold.sites.items():
+        names[name] = launcher(site, functools.partial(names.__setitem__, name))
     flags = (
         __future__.annotations.compiler_flag
     )  # as in the generated file, which may not import their names
-    code = compile(folded, inspect.getfile(function), "exec", flags)
-    exec(code, function.__globals__, made)
-    result: Callable[..., None] = made[function.__name__]
+    exec(compile(folded, inspect.getfile(function), "exec", flags), names)
+    result: Callable[..., None] = names[function.__name__]
     return result
 
 
@@ -66,13 +95,19 @@ def contiguous_strides(
 
 
 class _Fold(ast.NodeTransformer):
-    """Puts integers in place of the expressions that always give them."""
+    """Puts integers in place of the expressions that always give them, and collects launches."""
 
     def __init__(self, names: dict[str, Any], stored: list[str], strides: Strides) -> None:
+        self.sites: dict[str, Site] = {}
         self._globals = names
         self._once = {name for name in stored if stored.count(name) == 1}
         self._strides = strides
         self._known: dict[str, int] = {}
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        self.generic_visit(node)
+        node.args.kwonlyargs, node.args.kw_defaults = [], []  # _launcher
+        return node
 
     def visit_Assign(self, node: ast.Assign) -> ast.Assign | None:
         self.generic_visit(node)
@@ -88,6 +123,8 @@ class _Fold(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
         match node:
+            case ast.Call(ast.Name("_launcher"), [kernel, ast.Tuple(grid), *args], options):
+                return self._launch(kernel, grid, args, options)
             case ast.Call(ast.Attribute(ast.Name(name), "stride"), [ast.Constant(int(dim))]):
                 if (name, dim) in self._strides:
                     return ast.Constant(self._strides[name, dim])
@@ -98,9 +135,26 @@ class _Fold(ast.NodeTransformer):
         self.generic_visit(node)
         return self._computed(node) if _is_int(node.left) and _is_int(node.right) else node
 
+    def _launch(
+        self,
+        kernel: ast.expr,
+        grid: list[ast.expr],
+        args: list[ast.expr],
+        options: list[ast.keyword],
+    ) -> ast.expr:
+        name = f"_launch_{len(self.sites)}"
+        fixed = tuple(ast.unparse(arg) if isinstance(arg, ast.Constant) else None for arg in args)
+        given = {option.arg: ast.literal_eval(option.value) for option in options if option.arg}
+        self.sites[name] = Site(self._value(kernel), len(grid), fixed, given)
+        changing = [arg for arg, source in zip(args, fixed, strict=True) if source is None]
+        return ast.Call(ast.Name(name, ast.Load()), [*grid, *changing], [])
+
     def _computed(self, node: ast.expr) -> ast.Constant:
+        return ast.Constant(self._value(node))
+
+    def _value(self, node: ast.expr) -> Any:
         whole = ast.fix_missing_locations(ast.Expression(node))
-        return ast.Constant(eval(compile(whole, "<constant>", "eval"), self._globals))
+        return eval(compile(whole, "<constant>", "eval"), self._globals)
 
 
 def _is_int(node: ast.expr) -> bool:

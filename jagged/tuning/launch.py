@@ -3,7 +3,7 @@
 `helion.kernel(...)(...)` looks at its arguments for a third of a millisecond when the total length
 changes, and keeps an entry for every length it has seen. `@launchable` keeps a table of its own:
 what specialises the generated code is the key, the compiled function is the value, and neither
-depends on the number of elements. Below it, `_Direct` does the same for Triton's launch.
+depends on the number of elements. Below it, `_direct` does the same for Triton's launch.
 
     @launchable()
     def sum_rows(values, offsets, out):         # tensors, outputs included; sizes and device loops
@@ -16,26 +16,24 @@ kernel returns nothing. The first call of a key compiles (seconds) and must not 
 capture; later calls are safe there, and safe from several threads.
 """
 
-import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter, mul, or_
+from operator import mul
 from typing import Any, get_args
 
 import helion
 import helion.language as hl
 import torch
 from torch import Tensor
-from triton import knobs
 from triton.runtime import JITFunction
 
-from jagged.tuning._host import contiguous_strides, fold
+from jagged.tuning._direct import INT32_LIMIT, direct
+from jagged.tuning._host import contiguous_strides
 from jagged.tuning.configs import Config
 
 MAX_ENTRIES = (
     256  # of one kernel: beyond it the oldest entry is dropped and would be compiled again
 )
-INT32_LIMIT = 2**31
 SURELY_NARROW = INT32_LIMIT // 2  # a contiguous tensor of fewer elements has 32-bit offsets
 
 
@@ -47,8 +45,9 @@ def launchable(
     Args:
         dynamic: for each argument name, the dimensions whose size does not specialise the code.
             (0,) for an argument that is not named: T and B never specialise, widths do.
-        dot: the kernel multiplies matrices, so the precision of float32 products is part of the
-            key: IEEE unless `torch.backends.cuda.matmul` allows TF32.
+        dot: the kernel multiplies matrices, of the dtype of its first tensor, so the precision of
+            float32 products is part of the key: IEEE unless `torch.backends.cuda.matmul` allows
+            TF32.
     """
 
     def decorate(function: Callable[..., None]) -> Launchable:
@@ -72,15 +71,13 @@ class Launchable:
         self.dot = dot
         self._names = names
         self.dynamic = tuple(dynamic.get(name, (0,)) for name in names)
-        self._key = _key_function(function, dict(zip(names, self.dynamic, strict=True)))
+        self._key = _key_function(function, dict(zip(names, self.dynamic, strict=True)), dot)
         self._compiled: dict[tuple[object, ...], Callable[..., None]] = {}
         self._lock = threading.Lock()
 
     def __call__(self, config: Config, *args: Any) -> None:
         """Launch with `config` on the device and current stream of the first tensor."""
         key = self._key(config, *args)
-        if self.dot:
-            key = (*key, torch.backends.cuda.matmul.fp32_precision)
         compiled = self._compiled.get(key)
         if compiled is None:
             compiled = self._compile(key, config, args)
@@ -90,8 +87,7 @@ class Launchable:
         """Helion's bound kernel for these arguments: `wide` for 64-bit addresses."""
         options: dict[str, Any] = {"index_dtype": torch.int64 if wide else torch.int32}
         if self.dot:
-            tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
-            options["dot_precision"] = "tf32" if tf32 else "ieee"
+            options["dot_precision"] = "tf32" if _precision() == "tf32" else "ieee"
         kernel = helion.kernel(
             self.function,
             static_shapes=False,
@@ -115,7 +111,7 @@ class Launchable:
         shapes = {
             name: tuple(arg.shape)
             for name, arg in zip(self._names, args, strict=True)
-            if isinstance(arg, Tensor) and _layout(arg) == "dense"
+            if isinstance(arg, Tensor) and _is_dense(arg)
         }
         leading = dict(zip(self._names, map(len, self.dynamic), strict=True))
         return contiguous_strides(shapes, leading)
@@ -127,14 +123,13 @@ class Launchable:
             compiled = self._compiled.get(key)
             if compiled is None:
                 tensors = [arg for arg in args if isinstance(arg, Tensor)]
-                wide = any(_layout(tensor) == "wide" for tensor in tensors)
+                wide = any(not _is_dense(one) and _layout(one) == "wide" for one in tensors)
                 device = tensors[0].device
-                function = self.bind(config, args, wide).compile_config()
-                compiled = function
+                compiled = self.bind(config, args, wide).compile_config()
                 if device.type == "cuda":
-                    keep_sizes_general(function, self.tensor_names(args))
-                    folded = fold(function, self.known_strides(args))
-                    compiled = _Direct(folded, device, config.launch_options)
+                    keep_sizes_general(compiled, self.tensor_names(args))
+                    strides = self.known_strides(args)
+                    compiled = direct(compiled, device.index, strides, config.launch_options)
                 if len(self._compiled) >= MAX_ENTRIES:
                     self._compiled.pop(next(iter(self._compiled)))
                 self._compiled[key] = compiled
@@ -142,19 +137,22 @@ class Launchable:
 
 
 def _key_function(
-    function: Callable[..., None], dynamic: Mapping[str, tuple[int, ...]]
+    function: Callable[..., None], dynamic: Mapping[str, tuple[int, ...]], dot: bool
 ) -> Callable[..., tuple[object, ...]]:
     """Makes `key(config, *args)`: everything that the code generated for `function` depends on.
 
-    It is written out for the arguments, as `lambda config, values, steps: (config, values.device,
-    values.dtype, values.shape[1:], ..., type(steps))`: a loop over them would cost twice as much,
-    and this is a large part of what a call of an op costs.
+    It is written out for the arguments, as `lambda config, values, steps: (config,
+    values.get_device(), values.dtype, values.shape[1:], ..., type(steps))`: a loop over them would
+    cost twice as much, and this is a large part of what a call of an op costs. The rank of an
+    argument is not in it: a kernel has as many indices.
     """
     annotations = function.__annotations__
     always = next((name for name in dynamic if annotations[name] is Tensor), None)
     if always is None:
         raise ValueError(f"{function.__name__} needs an argument that is always a tensor")
-    facts = ["config", f"{always}.device"]
+    facts = ["config", f"{always}.get_device()"]
+    if dot:
+        facts.append(f"{always}.dtype is float32 and precision()")
     for name, dims in dynamic.items():
         annotation = annotations[name]
         if annotation is hl.constexpr:
@@ -163,7 +161,7 @@ def _key_function(
             if dims != tuple(range(len(dims))):
                 raise ValueError(f"dynamic dimensions of {name} must be the first, got {dims}")
             fact = (
-                f"{name}.dtype, {name}.ndim, {name}.shape[{len(dims)}:], "
+                f"{name}.dtype, {name}.shape[{len(dims)}:], "
                 f"{name}.is_contiguous() and {name}.numel() < {SURELY_NARROW} or layout({name})"
             )
             facts.append(
@@ -172,29 +170,29 @@ def _key_function(
         else:
             facts.append(f"type({name})")
     made: Callable[..., tuple[object, ...]] = eval(
-        f"lambda config, {', '.join(dynamic)}: ({', '.join(facts)})", {"layout": _layout}
+        f"lambda config, {', '.join(dynamic)}: ({', '.join(facts)})",
+        {"layout": _layout, "float32": torch.float32, "precision": _precision},
     )
     return made
 
 
-def _picker(kinds: Sequence[str], kind: str) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    """A function that takes the items of one kind out of a tuple."""
-    places = [place for place, one in enumerate(kinds) if one == kind]
-    if len(places) > 1:
-        return itemgetter(*places)
-    # itemgetter cannot do without a place, and gives a bare item for one.
-    return itemgetter(slice(places[0], places[0] + 1) if places else slice(0))
+def _precision() -> object:
+    """Of float32 products, as PyTorch's own kernels have it."""
+    return torch.backends.cuda.matmul.fp32_precision
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    """Whether its strides follow from its shape, and surely have 32 bits."""
+    return tensor.is_contiguous() and tensor.numel() < SURELY_NARROW
 
 
 def _layout(tensor: Tensor) -> str:
-    """What a key says of a tensor's strides: that they follow from its shape ("dense"; True there),
-    that they do not ("strided"), or that offsets need 64 bits ("wide").
+    """What a key says of the strides of a tensor that is not dense: that offsets need 64 bits
+    ("wide") or not ("strided").
 
     They do by an upper bound of the largest, and by the number of elements, since Helion counts
     those of an expanded tensor as well.
     """
-    if tensor.is_contiguous() and tensor.numel() < SURELY_NARROW:
-        return "dense"
     reach = sum(map(mul, tensor.shape, tensor.stride()))
     return "wide" if reach >= INT32_LIMIT or tensor.numel() >= INT32_LIMIT else "strided"
 
@@ -226,101 +224,3 @@ def keep_sizes_general(function: Callable[..., None], tensors: set[str]) -> None
                     continue
                 if "_stride_" not in parameter.name:
                     parameter.do_not_specialize = True
-
-
-class _Direct:
-    """A compiled Helion function that hands its launches to Triton's compiled kernel.
-
-    `JITFunction.run` builds dictionaries and prints the options into a string at each call, more
-    than half of the cost of a launch. What it looks up depends only on what `_Launch` picks.
-    """
-
-    def __init__(
-        self, function: Callable[..., None], device: torch.device, options: Mapping[str, int]
-    ) -> None:
-        self._function = function
-        self._options = options
-        self._device = device.index
-        self._launches: dict[int, _Launch] = {}  # by the id of the JITFunction, mostly one
-
-    def __call__(self, *args: Any) -> None:
-        if torch._C._cuda_getDevice() == self._device:
-            self._function(*args, _launcher=self._run)
-        else:
-            with torch.cuda.device(self._device):
-                self._function(*args, _launcher=self._run)
-
-    def _run(self, jit: Any, grid: tuple[int, ...], *args: Any, **options: Any) -> None:
-        launch = self._launches.get(id(jit))
-        if launch is None:
-            launch = self._launches[id(jit)] = _Launch(jit, args)
-        addresses = [tensor.data_ptr() for tensor in args[: launch.tensors]]
-        key = launch.key(addresses, args)
-        kernel = launch.kernels.get(key)
-        if kernel is None or knobs.runtime.launch_enter_hook.calls:
-            # Compiles where need be, and calls a profiler's hooks.
-            options |= self._options
-            launch.kernels[key] = jit.run(*args, grid=grid, warmup=False, **options)
-            return
-        x, y, z = (*grid, 1, 1)[:3]
-        stream = torch._C._cuda_getCurrentRawStream(self._device)
-        # Addresses in place of tensors spare Triton a driver query for each.
-        kernel.run(
-            x, y, z, stream, kernel.function, kernel.packed_metadata, None, None, None,
-            *addresses, *args[launch.tensors :],
-        )  # fmt: skip
-
-
-class _Launch:
-    """Which of a launch's arguments Triton's compiled kernel depends on, and how.
-
-    Their types are those of the first launch: the key of a `Launchable` fixes them. Helion passes
-    tensors before all others.
-    """
-
-    def __init__(self, jit: Any, args: tuple[Any, ...]) -> None:
-        kinds = [_launch_kind(*both) for both in zip(jit.params, args, strict=True)]
-        self.kernels: dict[tuple[object, ...], Any] = {}
-        self.tensors = kinds.count("tensor")
-        if "tensor" in kinds[self.tensors :]:
-            raise RuntimeError(f"a launch has other arguments before tensors: {kinds}")
-        self._sizes = _picker(kinds, "size")
-        self._strides = _picker(kinds, "stride")
-        self._values = _picker(kinds, "value")
-
-    def key(self, addresses: list[int], args: tuple[Any, ...]) -> tuple[object, ...]:
-        """What Triton compiles a kernel for."""
-        sizes = self._sizes(args)
-        return (
-            functools.reduce(or_, addresses) & 15 == 0 or tuple(map(_is_aligned, addresses)),
-            not sizes
-            or -INT32_LIMIT <= min(sizes) <= max(sizes) < INT32_LIMIT
-            or tuple(map(_is_int32, sizes)),
-            _stride_classes(self._strides(args)),
-            self._values(args),
-        )
-
-
-def _launch_kind(parameter: Any, arg: Any) -> str:
-    """What an argument of a launch is for the key of its kernel."""
-    if isinstance(arg, Tensor):
-        return "tensor"
-    if parameter.is_constexpr or type(arg) not in (int, float):
-        return "value"
-    if type(arg) is float:
-        return "float"  # never specialises
-    return "size" if parameter.do_not_specialize else "stride"
-
-
-@functools.lru_cache(maxsize=1024)
-def _stride_classes(strides: tuple[int, ...]) -> tuple[object, ...]:
-    """What Triton specialises integers for: 1, a multiple of 16, beyond 32 bits."""
-    return tuple(1 if one == 1 else (one & 15 == 0, _is_int32(one)) for one in strides)
-
-
-def _is_aligned(address: int) -> bool:
-    return address & 15 == 0
-
-
-def _is_int32(number: int) -> bool:
-    return -INT32_LIMIT <= number < INT32_LIMIT

@@ -3,13 +3,12 @@
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import helion.language as hl
 import pytest
 import torch
 from torch import Tensor
-from triton import knobs
 
 from jagged.tuning import launch
 from jagged.tuning.configs import Config
@@ -152,96 +151,21 @@ def test_dynamic_names_an_argument() -> None:
         Launchable(kernel.function, {"missing": (0,)}, False)
 
 
-class Parameter(NamedTuple):
-    """In place of Triton's: of a kernel's parameter."""
+def test_products_of_float32_have_an_entry_a_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Compiled()
 
-    is_constexpr: bool = False
-    do_not_specialize: bool = False
+    @launchable(dot=True)
+    def product(values: Tensor, out: Tensor) -> None:
+        raise AssertionError("never traced here")
 
-
-class Triton:
-    """In place of a `JITFunction` and of what it compiles to."""
-
-    function = 0
-    packed_metadata = ()
-
-    def __init__(self, *params: Parameter) -> None:
-        self.params = params
-        self.looked_up = 0
-        self.launched: list[tuple[Any, ...]] = []
-
-    def run(self, *args: Any, **options: Any) -> "Triton":
-        if options:  # as a JITFunction: looks up, launches, returns the kernel
-            self.looked_up += 1
-        else:
-            self.launched.append(args)
-        return self
-
-
-POINTER, STRIDE, FLOAT = Parameter(), Parameter(), Parameter()
-SIZE = Parameter(do_not_specialize=True)
-CONSTANT = Parameter(is_constexpr=True)
-
-
-@pytest.fixture
-def on_device_0(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 5, raising=False)
-    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 0, raising=False)
-
-
-def direct(jit: Triton) -> launch._Direct:
-    """Launches `jit` with the arguments it gets."""
-
-    def function(*args: Any, _launcher: Callable[..., None]) -> None:
-        _launcher(jit, (7,), *args, num_warps=1)
-
-    return launch._Direct(function, torch.device("cuda", 0), {})
-
-
-@pytest.mark.usefixtures("on_device_0")
-def test_direct_launches_do_not_grow_with_lengths() -> None:
-    jit = Triton(POINTER, STRIDE, SIZE, FLOAT)
-    run, values = direct(jit), torch.empty(64)
-    for total in range(1, 301):
-        run(values, total, total, 0.5)
-    # A stride of 1, a multiple of 16, any other: the classes that Triton specialises for.
-    assert jit.looked_up == 3
-    assert len(jit.launched) == 297
-    assert jit.launched[-1][:4] == (7, 1, 1, 5)
-    assert jit.launched[-1][-4:] == (values.data_ptr(), 300, 300, 0.5)
-
-
-@pytest.mark.usefixtures("on_device_0")
-@pytest.mark.parametrize(
-    "other",
-    [
-        (torch.empty(64)[1:], 32, 9, 0.5, 4),
-        (torch.empty(64), 1, 9, 0.5, 4),
-        (torch.empty(64), 33, 9, 0.5, 4),
-        (torch.empty(64), 2**32, 9, 0.5, 4),
-        (torch.empty(64), 32, 2**31, 0.5, 4),
-        (torch.empty(64), 32, -(2**31) - 1, 0.5, 4),
-        (torch.empty(64), 32, 9, 0.5, 32),
-    ],
-    ids=["address", "stride-1", "odd-stride", "wide-stride", "wide", "negative", "constant"],
-)
-def test_what_triton_compiles_for_has_its_own_kernel(other: tuple[Any, ...]) -> None:
-    jit = Triton(POINTER, STRIDE, SIZE, FLOAT, CONSTANT)
-    run = direct(jit)
-    run(torch.empty(64), 32, 9, 0.5, 4)
-    run(torch.empty(64), 48, 1, 1.0, 4)
-    assert jit.looked_up == 1
-    run(*other)
-    run(*other)
-    assert jit.looked_up == 2
-
-
-@pytest.mark.usefixtures("on_device_0")
-def test_a_profiler_sees_every_launch(monkeypatch: pytest.MonkeyPatch) -> None:
-    jit = Triton(POINTER)
-    run, values = direct(jit), torch.empty(64)
-    run(values)
-    monkeypatch.setattr(knobs.runtime.launch_enter_hook, "calls", [print])
-    run(values)
-    run(values)
-    assert jit.looked_up == 3
+    monkeypatch.setattr(product, "bind", made.bind)
+    before = torch.backends.cuda.matmul.fp32_precision
+    try:
+        for dtype in (torch.float32, torch.bfloat16):
+            for precision in ("ieee", "tf32", "ieee"):
+                torch.backends.cuda.matmul.fp32_precision = precision
+                product(CONFIG, meta(9, 32, dtype=dtype), meta(9, 32))
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before
+    assert len(made.bound) == 3
+    assert len(made.launched) == 6

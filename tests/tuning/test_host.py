@@ -8,7 +8,9 @@ import torch
 import triton  # used by the function below, as in generated files
 from torch import Tensor
 
-from jagged.tuning._host import contiguous_strides, fold
+from jagged.tuning._host import Launch, Site, Strides, contiguous_strides, fold
+
+KERNEL = object()
 
 
 def generated(values: Tensor, dense: Tensor, steps: int, *, _launcher: Callable[..., None]) -> None:
@@ -18,14 +20,52 @@ def generated(values: Tensor, dense: Tensor, steps: int, *, _launcher: Callable[
     _BLOCK_SIZE_1 = 32
     _RDIM_SIZE_2 = max(triton.next_power_of_2(_BLOCK_SIZE_1 + 1), 1)
     grid = (rows + _BLOCK_SIZE_0 - 1) // _BLOCK_SIZE_0 * ((64 + _BLOCK_SIZE_1 - 1) // _BLOCK_SIZE_1)
-    strides = values.stride(0), values.stride(1), dense.stride(0), dense.stride(1)
-    _launcher("kernel", (grid,), values, dense, *strides, rows, steps, _RDIM_SIZE_2, num_warps=4)
+    _launcher(
+        KERNEL, (grid,), values, dense, values.stride(0), values.stride(1), dense.stride(0),
+        dense.stride(1), rows, steps, _RDIM_SIZE_2, num_warps=4,
+    )  # fmt: skip
 
 
-def launched(function: Callable[..., None], *args: Any) -> list[Any]:
-    seen: list[Any] = []
-    function(*args, _launcher=lambda *launch, **options: seen.append((launch, options)))
+Launches = list[tuple[Any, tuple[int, ...], tuple[Any, ...], dict[str, Any]]]
+
+
+def launched(function: Callable[..., None], *args: Any) -> Launches:
+    """What Helion's own function launches."""
+    seen: Launches = []
+
+    def launcher(kernel: Any, grid: tuple[int, ...], *given: Any, **options: Any) -> None:
+        seen.append((kernel, grid, given, options))
+
+    function(*args, _launcher=launcher)
     return seen
+
+
+class Folded:
+    """A folded function that keeps what it launches."""
+
+    def __init__(self, function: Callable[..., None], strides: Strides) -> None:
+        self.sites: list[Site] = []
+        self._seen: Launches = []
+        self.function = fold(function, strides, self._launcher)
+
+    def launched(self, *args: Any) -> Launches:
+        self._seen.clear()
+        self.function(*args)
+        return self._seen.copy()
+
+    def _launcher(self, site: Site, replace: Callable[[Launch], None]) -> Launch:
+        self.sites.append(site)
+
+        def later(*given: Any) -> None:
+            changing = iter(given[site.dimensions :])
+            args = tuple(next(changing) if one is None else eval(one) for one in site.args)
+            self._seen.append((site.kernel, given[: site.dimensions], args, site.options))
+
+        def first(*given: Any) -> None:
+            replace(later)
+            later(*given)
+
+        return first
 
 
 def known(values: Tensor, dense: Tensor) -> dict[tuple[str, int], int]:
@@ -35,16 +75,18 @@ def known(values: Tensor, dense: Tensor) -> dict[tuple[str, int], int]:
 
 def test_equals_the_function_at_any_size() -> None:
     first = torch.empty(5, 64), torch.empty(3, 7, 64)
-    folded = fold(generated, known(*first))
+    folded = Folded(generated, known(*first))
     for total, rows, length in ((5, 3, 7), (900, 1, 1), (1, 77, 12)):
         args = torch.empty(total, 64), torch.empty(rows, length, 64), total
-        assert launched(folded, *args) == launched(generated, *args)
+        assert folded.launched(*args) == launched(generated, *args)
 
 
 def test_constants_and_known_strides_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     first = torch.empty(5, 64), torch.empty(3, 7, 64)
-    folded = fold(generated, known(*first))
-    assert "next_power_of_2" not in folded.__code__.co_names
+    folded = Folded(generated, known(*first))
+    assert "next_power_of_2" not in folded.function.__code__.co_names
+    # All but the tensors, a stride that the length of `dense` decides, and two sizes.
+    assert folded.sites[0].args == (None, None, "64", "1", None, "64", None, None, "64")
     asked: list[int] = []
     step = Tensor.stride
 
@@ -53,23 +95,25 @@ def test_constants_and_known_strides_are_computed_once(monkeypatch: pytest.Monke
         return step(tensor, dim)
 
     monkeypatch.setattr(Tensor, "stride", ask)
-    launched(folded, *first, 1)
-    assert asked == [0]  # of `dense`, which its length decides
+    folded.launched(*first, 1)
+    assert asked == [0]  # of `dense`
 
 
 def twice(values: Tensor, *, _launcher: Callable[..., None]) -> None:
     """Nothing that Helion writes: names that change."""
     size = 2
-    _launcher("first", (size,), values.stride(0))
+    _launcher(KERNEL, (size,), values.stride(0))
     size = 3
     values = values.t()
-    _launcher("second", (size,), values.stride(0))
+    _launcher(KERNEL, (size, 1), values.stride(0))
 
 
 def test_a_name_with_two_values_stays() -> None:
     values = torch.empty(4, 8)
-    folded = fold(twice, {("values", 0): 8, ("values", 1): 1})
-    assert launched(folded, values) == launched(twice, values)
+    folded = Folded(twice, {("values", 0): 8, ("values", 1): 1})
+    assert len(folded.sites) == 2
+    for _ in range(2):
+        assert folded.launched(values) == launched(twice, values)
 
 
 def test_strides_that_a_shape_decides() -> None:
