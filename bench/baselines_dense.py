@@ -126,6 +126,12 @@ def index_from_padded(inputs: Inputs) -> Call:
     return call(inputs, lambda: inputs.unpad(inputs["dense"]))
 
 
+def compiled_from_padded(inputs: Inputs) -> Call:
+    slot = inputs.slot
+    function = compiled(inputs, lambda x: x.flatten(0, 1).index_select(0, slot))
+    return call(inputs, lambda: function(inputs["dense"]))
+
+
 # products -------------------------------------------------------------------------------------
 
 
@@ -141,13 +147,21 @@ def fbgemm_dense_bmm(inputs: Inputs) -> Call:
     return call(inputs, run)
 
 
-def padded_dense_bmm(inputs: Inputs) -> Call:
-    def run(x: dict[str, Tensor]) -> Tensor:
-        if "bias" in x:
-            return torch.baddbmm(x["bias"][:, None], x["values"], x["dense"])
-        return torch.bmm(x["values"], x["dense"])
+def _batched(values: Tensor, dense: Tensor, bias: Tensor | None = None) -> Tensor:
+    if bias is None:
+        return torch.bmm(values, dense)
+    return torch.baddbmm(bias[:, None], values, dense)
 
-    return in_form(inputs, padded(inputs), ["values"], run, padded(inputs))
+
+def padded_dense_bmm(inputs: Inputs) -> Call:
+    form = padded(inputs)
+    return in_form(inputs, form, ["values"], lambda x: _batched(*x.values()), form)
+
+
+def compiled_dense_bmm(inputs: Inputs) -> Call:
+    function = compiled(inputs, _batched)
+    form = padded(inputs)
+    return in_form(inputs, form, ["values"], lambda x: function(*x.values()), form)
 
 
 def nested_dense_bmm(inputs: Inputs) -> Call:
@@ -186,6 +200,11 @@ def fbgemm_jagged_bmm(inputs: Inputs) -> Call:
 
 def padded_jagged_bmm(inputs: Inputs) -> Call:
     return in_form(inputs, padded(inputs), ["x", "y"], lambda x: torch.bmm(x["x"].mT, x["y"]))
+
+
+def compiled_jagged_bmm(inputs: Inputs) -> Call:
+    function = compiled(inputs, lambda x, y: torch.bmm(x.mT, y))
+    return in_form(inputs, padded(inputs), ["x", "y"], lambda x: function(x["x"], x["y"]))
 
 
 def nested_jagged_bmm(inputs: Inputs) -> Call:

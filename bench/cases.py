@@ -227,6 +227,7 @@ _CASES = (
         (
             _plain("fbgemm", dense.fbgemm_from_padded),
             _plain("torch-index", dense.index_from_padded),
+            _compile(dense.compiled_from_padded),
         ),
         _CONVERTED,
     ),
@@ -245,6 +246,7 @@ _CASES = (
             _plain("fbgemm", dense.fbgemm_dense_bmm),
             _plain("torch-padded", dense.padded_dense_bmm),
             _plain("torch-njt", dense.nested_dense_bmm),
+            _compile(dense.compiled_dense_bmm),
             _plain(
                 "torch-grouped_mm",
                 dense.grouped_dense_bmm,
@@ -265,6 +267,7 @@ _CASES = (
             _plain("fbgemm", dense.fbgemm_jagged_bmm),
             _plain("torch-padded", dense.padded_jagged_bmm),
             _plain("torch-njt", dense.nested_jagged_bmm),
+            _compile(dense.compiled_jagged_bmm),
         ),
         _PRODUCTS,
     ),

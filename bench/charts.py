@@ -1,18 +1,39 @@
 """PNG charts of the results, one per family of ops. Needs matplotlib."""
 
+import fnmatch
+import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bench.report import by_case
 from bench.rows import Row
 
+
+@dataclass(frozen=True)
+class Family:
+    """What one chart shows: of each op the first shape measured that `shapes` (patterns) name.
+
+    With `each`, every such shape is shown, labelled with TFLOP/s in place of milliseconds.
+    """
+
+    ops: tuple[str, ...]
+    shapes: tuple[str, ...] = ("uniform", "small")
+    each: bool = False
+
+
+_ATTENTION = ("hstu_attention",)
 FAMILIES = {
-    "reductions": ("sum", "mean"),
-    "softmax-and-norms": ("softmax", "layer_norm", "token_layer_norm", "norm_mul_dropout"),
-    "additions-and-padding": ("dense_add", "padded_add", "row_add", "to_padded", "from_padded"),
-    "products": ("dense_bmm", "jagged_bmm"),
-    "hstu-attention": ("hstu_attention",),
+    "reductions": Family(("sum", "mean")),
+    "softmax-and-norms": Family(("softmax", "layer_norm", "token_layer_norm", "norm_mul_dropout")),
+    "additions-and-padding": Family(
+        ("dense_add", "padded_add", "row_add", "to_padded", "from_padded")
+    ),
+    "products": Family(("dense_bmm", "jagged_bmm")),
+    "hstu-attention": Family(_ATTENTION, ("uniform-*", "skew-*", "full-b*", "small"), each=True),
+    "hstu-attention-lengths": Family(_ATTENTION, ("full-n*",), each=True),
+    "hstu-attention-features": Family(_ATTENTION, ("feature-*", "gr-*"), each=True),
 }
 # One colour a provider in all charts; ours stands out.
 _COLORS = {
@@ -30,7 +51,6 @@ _COLORS = {
     "torch-varlen (softmax)": "#5c677d",
 }
 _OTHER = "#999999"
-_STANDARD = ("uniform", "small")
 
 
 def draw(rows: Sequence[Row], folder: Path, stem: str) -> Iterator[Path]:
@@ -41,51 +61,46 @@ def draw(rows: Sequence[Row], folder: Path, stem: str) -> Iterator[Path]:
     from matplotlib import pyplot
 
     folder.mkdir(parents=True, exist_ok=True)
-    for family, ops in FAMILIES.items():
+    for name, family in FAMILIES.items():
         panels = [
             (mode, cases)
             for mode in ("forward", "backward")
-            if (cases := _cases(rows, ops, mode, all_shapes=family == "hstu-attention"))
+            if (cases := _cases(rows, family, mode))
         ]
         if not panels:
             continue
-        bars = max(sum(map(len, cases.values())) for _, cases in panels)
+        places = max(sum(len(group) + 1 for group in cases.values()) for _, cases in panels)
         figure, axes = pyplot.subplots(
-            len(panels), 1, figsize=(max(8.0, 0.32 * bars + 3), 3.6 * len(panels)), squeeze=False
+            len(panels), 1, figsize=(max(8.0, 0.32 * places + 2), 3.6 * len(panels)), squeeze=False
         )
         for axis, (mode, cases) in zip(axes[:, 0], panels, strict=True):
-            _panel(axis, mode, cases)
+            _panel(axis, mode, cases, family.each)
         handles, labels = _legend(axes[:, 0])
         figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
         machine = rows[-1].machine
-        figure.suptitle(f"{family}, {machine.gpu}, commit {machine.commit}")
+        figure.suptitle(f"{name}, {machine.gpu}, commit {machine.commit}")
         figure.set_layout_engine("constrained")
-        path = folder / f"{stem}-{family}.png"
+        path = folder / f"{stem}-{name}.png"
         figure.savefig(path, dpi=120)
         pyplot.close(figure)
         yield path
 
 
-def _cases(
-    rows: Sequence[Row], ops: Sequence[str], mode: str, all_shapes: bool
-) -> dict[str, list[Row]]:
-    """Label to the timed rows of a case, in the first dtype each op has of the standard shape."""
+def _cases(rows: Sequence[Row], family: Family, mode: str) -> dict[str, list[Row]]:
+    """Label to the timed rows of a case, in the first dtype that it was measured in."""
     chosen: dict[str, list[Row]] = {}
+    seen = set()
     for case, group in by_case(rows).items():
         op, its_mode, shape, dtype = case
         timed = [row for row in group if row.p50_ms is not None]
-        if op not in ops or its_mode != mode or not timed:
+        name = shape if family.each else op
+        if op not in family.ops or its_mode != mode or not timed or name in seen:
             continue
-        if not all_shapes and shape not in _STANDARD:
-            continue
-        name = shape if all_shapes else op
-        if name not in chosen:
-            chosen[name] = timed
-            # Names of many parts, such as full-b32-n4096-h4-d128, take a line for two of them.
-            parts = name.split("-")
-            short = "\n".join(" ".join(parts[i : i + 2]) for i in range(0, len(parts), 2))
-            label = f"{short}\n{dtype}" if all_shapes else f"{op}\n{shape}, {dtype}"
-            chosen[label] = chosen.pop(name)
+        if any(fnmatch.fnmatch(shape, pattern) for pattern in family.shapes):
+            seen.add(name)
+            # Names of many parts, such as full-b32-n4096-h4-d128, take several lines.
+            short = textwrap.fill(shape.replace("-", " "), 10)
+            chosen[f"{short}\n{dtype}" if family.each else f"{op}\n{shape}, {dtype}"] = timed
     return chosen
 
 
@@ -94,7 +109,7 @@ def _place(provider: str) -> int:
     return known.index(provider) if provider in known else len(known)
 
 
-def _panel(axis: Any, mode: str, cases: dict[str, list[Row]]) -> None:
+def _panel(axis: Any, mode: str, cases: dict[str, list[Row]], rates: bool) -> None:
     """Share of the limit, grouped by case: 1 is as fast as the machine can."""
     place = 0.0
     ticks = []
@@ -105,12 +120,15 @@ def _panel(axis: Any, mode: str, cases: dict[str, list[Row]]) -> None:
             axis.bar(
                 place, 100 * share, 0.9, color=_COLORS.get(row.provider, _OTHER), label=row.provider
             )
-            axis.text(place, 100 * share, f"{row.p50_ms:.3g}", ha="center", va="bottom", size=6)
+            number = row.tflop_s if rates else row.p50_ms
+            label = "" if number is None else f"{number:.3g}"
+            axis.text(place, 100 * share, label, ha="center", va="bottom", size=6)
             place += 1
         ticks.append((start + place - 1) / 2)
         place += 1
     axis.set_xticks(ticks, list(cases), size=7)
-    axis.set_ylabel(f"{mode}\n% of the limit (label: ms)", size=8)
+    unit = "TFLOP/s" if rates else "ms"
+    axis.set_ylabel(f"{mode}\n% of the limit (label: {unit})", size=8)
     axis.spines[["top", "right"]].set_visible(False)
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bench import report
+from bench import charts, report
+from bench.cases import CASES
 from bench.rows import COLUMNS, Machine, Row, file_name, git_commit, read, write
 
 OLD = Machine("aaaa1111", "2026-01-01T00:00:00Z", "NVIDIA H200", "2.11", "3.6", "1.5", "1.6")
@@ -117,17 +118,45 @@ def test_charts_are_one_a_family(tmp_path: Path, capsys: pytest.CaptureFixture[s
             row(ms=0.2),
             row(provider="fbgemm", ms=4.0),
             row(mode="backward", ms=0.3),
-            row(op="hstu_attention", shape="full-n128-h4-d128", ms=1.0),
+            row(op="hstu_attention", shape="full-n128-h4-d128", ms=1.0, tflop_s=300.0),
+            row(op="hstu_attention", shape="feature-window", ms=1.0, tflop_s=200.0),
+            row(op="hstu_attention", shape="feature-targets", ms=1.0, tflop_s=100.0),
             row(op="hstu_attention", provider="torch-varlen (softmax)", shape="x", ms=2.0),
             row(op="sum", provider="torch-njt", ms=None, error="failed"),
         ],
     )
     assert report.main([str(path), "--charts", str(tmp_path / "charts")]) == 0
     names = sorted(chart.name for chart in (tmp_path / "charts").iterdir())
-    assert names == ["gpu-hstu-attention.png", "gpu-softmax-and-norms.png"]
+    assert names == [
+        "gpu-hstu-attention-features.png",
+        "gpu-hstu-attention-lengths.png",
+        "gpu-softmax-and-norms.png",
+    ]
     for name in names:
         assert (tmp_path / "charts" / name).read_bytes().startswith(b"\x89PNG")
         assert name in capsys.readouterr().out or name != names[0]
+
+
+def test_every_shape_of_attention_is_charted() -> None:
+    shapes = [shape.name for shape in CASES["hstu_attention"].shapes]
+    families = [family for family in charts.FAMILIES.values() if family.each]
+    for shape in shapes:
+        rows = [row(op="hstu_attention", shape=shape, ms=1.0)]
+        found = [cases for f in families if (cases := charts._cases(rows, f, "forward"))]
+        assert [list(cases.values()) for cases in found] == [[rows]], shape
+
+
+def test_a_chart_of_ops_shows_their_first_standard_shape() -> None:
+    rows = [
+        row(shape="mean4-d32"),
+        row(),
+        row(dtype="float32"),
+        row(op="sum"),
+        row(op="layer_norm"),
+    ]
+    cases = charts._cases(rows, charts.FAMILIES["softmax-and-norms"], "forward")
+    assert list(cases) == ["softmax\nuniform, bfloat16", "layer_norm\nuniform, bfloat16"]
+    assert list(cases.values()) == [[rows[1]], [rows[4]]]
 
 
 def test_nothing_to_report() -> None:

@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench import run
+from bench import run, work
 from bench.cases import CASES, Case
 from bench.contenders import Call, Contender, call
-from bench.inputs import Inputs
+from bench.inputs import Inputs, make_inputs
 from bench.measure import Fatal, Session
 from bench.rows import Row, read
+from bench.shapes import ATTENTION_FEATURES
 
 FAST = ["--cpu", "--budget-ms", "1"]
 
@@ -163,6 +164,29 @@ def test_a_contender_that_took_the_device_down_is_left_out_in_the_next_process(
     assert len([r for r in rows if r.op == "limits"]) == 5
     errors = {r.provider: r.error for r in rows if r.op == "sum" and r.p50_ms is None}
     assert errors == {"torch-padded": "RuntimeError: took the device down: illegal address"}
+
+
+@pytest.mark.usefixtures("small")
+def test_attention_is_measured_with_each_feature(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = CASES["hstu_attention"]
+    shapes = tuple(dataclasses.replace(shape, rows=2, longest=40) for shape in ATTENTION_FEATURES)
+    monkeypatch.setitem(CASES, "hstu_attention", dataclasses.replace(case, shapes=shapes))
+    options = [*FAST, "--op", "hstu_attention", "--shape", "feature-*", "--provider", "jagged"]
+    run.main([*options, "--mode", "forward", "backward", "--out", str(tmp_path)])
+    rows = [row for row in read([tmp_path / "cpu.csv"]) if row.op == "hstu_attention"]
+    assert [(row.shape, row.mode) for row in rows] == [
+        (shape.name, mode) for shape in shapes for mode in ("forward", "backward")
+    ]
+    for row in rows:
+        assert row.p50_ms is not None, row.error
+        (shape,) = (shape for shape in shapes if shape.name == row.shape)
+        inputs = make_inputs(case.operands, shape, torch.bfloat16, torch.device("cpu"))
+        assert inputs.attention is not None
+        sizes = work.sizes(shape, inputs.lengths, torch.bfloat16, inputs.attention.num_targets)
+        flops = case.work(sizes, row.mode == "backward").flops
+        assert row.tflop_s == pytest.approx(flops / row.p50_ms * 1e-9, rel=1e-3)
 
 
 def names(*arguments: str) -> list[str]:

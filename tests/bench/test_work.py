@@ -4,10 +4,19 @@ import dataclasses
 
 import pytest
 import torch
+from torch.nn import functional
 
-from bench import work
-from bench.shapes import ATTENTION_SMALL, SMALL, Attention, Shape
-from jagged import HSTUMask
+from bench import operands, work
+from bench.inputs import Inputs, make_inputs
+from bench.shapes import (
+    ATTENTION_FEATURES,
+    ATTENTION_RECOMMENDERS,
+    ATTENTION_SMALL,
+    SMALL,
+    Attention,
+    Shape,
+)
+from jagged import HSTUMask, ops
 
 # T = 5, B = 3, N = 4, D = 2, two bytes an element, offsets of 4 * 8 bytes.
 LENGTHS = torch.tensor([2, 0, 3])
@@ -102,6 +111,36 @@ def test_kept_pairs_are_those_of_the_mask(
     several = None if targets is None else torch.full((6,), targets)
     expected = [int(mask.keep(int(n), targets).sum()) for n in lengths]
     assert work.kept_pairs(lengths, mask, several).tolist() == expected
+
+
+def counted_by_the_op(inputs: Inputs) -> int:
+    """How many pairs attention itself weighs: all scores are 1 and all values 1."""
+    extra = inputs.attention
+    assert extra is not None
+    ones = torch.ones(inputs.total, 1, 1, dtype=torch.float64)
+    weights = ops.hstu_attention(
+        *(ones, ones, ones, inputs.offsets),
+        max_length=inputs.longest,
+        scale=1 / functional.silu(torch.ones((), dtype=torch.float64)).item(),
+        mask=extra.options.mask,
+        num_targets=extra.num_targets,
+    )
+    return round(float(weights.sum()))
+
+
+@pytest.mark.parametrize(
+    "shape", [*ATTENTION_FEATURES, *ATTENTION_RECOMMENDERS], ids=lambda shape: shape.name
+)
+def test_the_products_of_attention_are_those_of_the_pairs_that_it_weighs(shape: Shape) -> None:
+    few = dataclasses.replace(shape, rows=3)
+    inputs = make_inputs(operands.heads, few, torch.bfloat16, torch.device("cpu"))
+    extra = inputs.attention
+    assert extra is not None
+    pairs = counted_by_the_op(inputs)
+    s = work.sizes(few, inputs.lengths, torch.bfloat16, extra.num_targets)
+    D, V = few.width, extra.options.value_features
+    assert work.hstu_attention(s, False).flops == 2 * extra.options.heads * pairs * (D + V)
+    assert work.hstu_attention(s, True).flops == 2 * extra.options.heads * pairs * (3 * D + 2 * V)
 
 
 def test_the_floor_is_the_larger_of_bytes_and_products() -> None:
