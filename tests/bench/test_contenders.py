@@ -167,6 +167,13 @@ def test_a_single_lost_row_of_thousands_is_refused_in_bfloat16() -> None:
         relative_error("result", spoiled.bfloat16(), right, torch.bfloat16)
 
 
+@pytest.mark.parametrize("op", CASES)
+def test_every_op_is_compared_with_torch_compile(op: str) -> None:
+    (contender,) = (c for c in CASES[op].contenders if c.compiled)
+    assert contender.provider == "torch-compile"
+    assert any(torch.bfloat16 in shape.compiled for shape in CASES[op].shapes)
+
+
 def test_shapes_are_the_same_everywhere_and_as_large_as_they_say() -> None:
     for op, case in CASES.items():
         names = [shape.name for shape in (*case.shapes, case.small, case.call)]
