@@ -1,7 +1,7 @@
 """What the kernel tests run, once for Triton's interpreter and once for the offline compiler.
 
-To add an op: write `tests/kernels/cases_NAME.py` with a list `CASES` of `Case`, nothing else. Both
-`interpreted/test_cases.py` and `compiled/test_cubins.py` find the file by its name.
+To add an op: write `tests/kernels/cases_NAME.py` with a list `CASES` of `Case`, nothing else.
+`interpreted/test_cases.py`, `compiled/test_cubins.py` and `memcheck.py` find the file by its name.
 
 A case calls `jagged.kernels.OP.DIRECTION(*arguments(make))`. `make` gives the tensors, so that one
 builder serves real guarded buffers (interpreter) and meta tensors (compiler). The answer is
