@@ -15,8 +15,8 @@ of a host function, which goes like this one, for two tensors and two sizes on t
         if kernel is None or runtime.launch_enter_hook.calls:
             kernels[key] = look_up((x, 1, 1), _0, _1, 64, 1, _4, _5)
         else:
-            run, function, packed = kernel
-            run(x, 1, 1, stream(0), function, packed, None, None, None, a0, a1, 64, 1, _4, _5)
+            run, between = kernel
+            run(x, 1, 1, stream(0), *between, a0, a1, 64, 1, _4, _5)
 """
 
 import functools
@@ -24,8 +24,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+import triton
 from torch import Tensor
 from triton import knobs
+from triton.backends.nvidia.driver import CudaLauncher
 
 from jagged.tuning._host import Launch, Site, Strides, fold
 
@@ -93,16 +95,14 @@ def write(site: Site, changing: tuple[Any, ...], device: int, options: Mapping[s
         "    if kernel is None or runtime.launch_enter_hook.calls:",
         f"        kernels[key] = look_up(({whole_grid}), {', '.join(every)})",
         "    else:",
-        "        run, function, packed = kernel",
-        f"        run({whole_grid}, stream({device}), function, packed, None, None, None, "
-        f"{', '.join(to_triton)})",
+        "        run, between = kernel",
+        f"        run({whole_grid}, stream({device}), *between, {', '.join(to_triton)})",
     ]
     jit, options = site.kernel, {**site.options, **options}
 
-    def look_up(grid: tuple[int, int, int], *args: Any) -> tuple[Any, Any, Any]:
+    def look_up(grid: tuple[int, int, int], *args: Any) -> tuple[Launch, tuple[Any, ...]]:
         """Compiles where need be, and calls a profiler's hooks."""
-        kernel = jit.run(*args, grid=grid, warmup=False, **options)
-        return kernel.run, kernel.function, kernel.packed_metadata
+        return _launcher(jit.run(*args, grid=grid, warmup=False, **options))
 
     names: dict[str, Any] = {
         "current_device": torch._C._cuda_getDevice,
@@ -118,6 +118,21 @@ def write(site: Site, changing: tuple[Any, ...], device: int, options: Mapping[s
     exec("\n".join(lines), names)
     launch: Launch = names["launch"]
     return launch
+
+
+def _launcher(kernel: Any) -> tuple[Launch, tuple[Any, ...]]:
+    """What launches a compiled kernel, and what it gets between the stream and the arguments."""
+    run, known = kernel.run, triton.__version__.startswith("3.6.")
+    if known and isinstance(run, CudaLauncher) and not _takes_scratch(run):
+        # What `run` calls once it has allocated nothing.
+        flags = run.launch_cooperative_grid, run.launch_pdl
+        between = (kernel.function, *flags, None, None, kernel.packed_metadata, None, None, None)
+        return run.launch, between
+    return run, (kernel.function, kernel.packed_metadata, None, None, None)
+
+
+def _takes_scratch(launcher: CudaLauncher) -> bool:
+    return bool(launcher.global_scratch_size or launcher.profile_scratch_size)
 
 
 def _kind(parameter: Any, arg: Any) -> str:

@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+import triton
 from triton import knobs
+from triton.backends.nvidia.driver import CudaLauncher
 
 from jagged.tuning._direct import direct, write
 from jagged.tuning._host import Launch, Site
@@ -123,6 +125,49 @@ def test_each_of_several_sizes_and_addresses_counts() -> None:
     run(7, plain, plain, -1, -2)  # 32 bits, as in the first
     run(7, plain, plain, -3, -4)
     assert len(jit.looked_up) == 7
+
+
+@pytest.mark.parametrize(
+    ("version", "scratch", "straight"),
+    [("3.6.0", 0, True), ("3.6.0", 8, False), ("3.7.0", 0, False)],
+)
+def test_the_way_past_a_launcher_that_has_nothing_to_do(
+    version: str, scratch: int, straight: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triton, "__version__", version)
+    seen: dict[str, tuple[Any, ...]] = {}
+
+    class Launcher(CudaLauncher):  # type: ignore[misc]
+        global_scratch_size, profile_scratch_size = 0, scratch
+        launch_cooperative_grid, launch_pdl = False, True
+
+        def __init__(self) -> None:
+            """Nothing to compile."""
+
+        def launch(self, *args: Any) -> None:
+            seen["straight"] = args
+
+        def __call__(self, *args: Any) -> None:
+            seen["through"] = args
+
+    class Compiled(Triton):
+        def run(self, *_args: Any, **_options: Any) -> "Compiled":
+            kernel = Compiled()
+            kernel.run = Launcher()  # type: ignore[method-assign]
+            return kernel
+
+    values = torch.empty(64)
+    run = launcher(Compiled(TENSOR), values)
+    run(7, values)
+    assert seen == {}
+    run(7, values)
+    between: tuple[Any, ...]
+    if straight:
+        between = (3, False, True, None, None, (1, 1, 0), None, None, None)
+    else:
+        between = (3, (1, 1, 0), None, None, None)
+    args = (7, 1, 1, 5, *between, values.data_ptr())
+    assert seen == {"straight" if straight else "through": args}
 
 
 def test_a_profiler_sees_every_launch(monkeypatch: pytest.MonkeyPatch) -> None:
