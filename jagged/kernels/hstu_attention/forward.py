@@ -181,8 +181,9 @@ def visit(
             query.unsqueeze(1), key.unsqueeze(0), query_time, key_time, position_table, time_table,
             divisor, BUCKET,
         )  # fmt: skip
-    weight = silu(score, queries.dtype == torch.float32)
     if MASKED:
+        # Before silu, whose value at 0 is 0: the weights are rounded and packed in pairs.
         kept = keep(query.unsqueeze(1), key.unsqueeze(0), limit, window, contextual, min_full, MASK)
-        weight = torch.where(kept, weight, 0.0)
+        score = torch.where(kept, score, 0.0)
+    weight = silu(score, queries.dtype == torch.float32)
     return hl.dot(weight.to(v.dtype), values, acc=acc)

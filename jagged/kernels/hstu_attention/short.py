@@ -151,9 +151,10 @@ def visit_short(
     inside = key < length
     keys = load_block(k, start + key, head, inside, D)
     values = load_block(v, start + key, head, inside, V)
-    weight = silu(hl.dot(queries, keys.T) * half, queries.dtype == torch.float32)
+    # The mask before silu, whose value at 0 is 0: the weights are rounded and packed in pairs.
     kept = keep(query.unsqueeze(1), key.unsqueeze(0), limit, window, contextual, min_full, MASK)
-    weight = torch.where(kept, weight, 0.0)
+    score = torch.where(kept, hl.dot(queries, keys.T) * half, 0.0)
+    weight = silu(score, queries.dtype == torch.float32)
     total: Tensor = hl.dot(weight.to(v.dtype), values, acc=acc)
     return total
 
