@@ -103,13 +103,13 @@ def floating(name: str, value: Tensor) -> None:
 
 def number(name: str, value: Tensor) -> None:
     """`value` has a dtype that the ops move: one they compute in, an integer or bool."""
-    if value.is_complex():
+    if value.is_floating_point():
+        floating(name, value)
+    elif value.is_complex():
         raise TypeError(
             f"{name} must be floating point, integer or bool, got {value.dtype}: "
             f"use torch.view_as_real({name})"
         )
-    if value.is_floating_point():
-        floating(name, value)
 
 
 def same_dtype(name: str, value: Tensor, other_name: str, other: Tensor) -> None:
@@ -168,6 +168,8 @@ def rows(name: str, value: Tensor, offsets: Tensor) -> None:
 
 def length(name: str, value: object) -> None:
     """`value` is a host integer that is not negative (0 is legal)."""
+    if type(value) is int and value >= 0:  # quick for the usual
+        return
     if isinstance(value, (bool, Tensor)) or not (
         isinstance(value, int) or hasattr(value, "__index__")
     ):
@@ -187,13 +189,13 @@ def max_length(value: int | None, name: str = "max_length") -> None:
 
 def padding_value(value: float, values: Tensor) -> None:
     """`padding_value` is a number that the dtype of `values` holds."""
+    if type(value) is float and value == 0:  # the usual, and every dtype holds it
+        return
     if isinstance(value, Tensor) or not isinstance(value, (int, float)):
         raise TypeError(
             f"padding_value must be a Python number, got {type(value).__name__}: "
             "reading it from the device would stall every call"
         )
-    if value == 0:  # the usual, and every dtype holds it
-        return
     if values.dtype.is_floating_point:
         most = torch.finfo(values.dtype).max
         if most < abs(value) < torch.inf:
@@ -233,7 +235,7 @@ def norm_parameters(
             continue
         tensor(name, parameter)
         same_device(name, parameter, "values", values)
-        if parameter.dtype not in (values.dtype, torch.float32):
+        if parameter.dtype != values.dtype and parameter.dtype != torch.float32:
             raise TypeError(
                 f"{name} must have the dtype of values ({values.dtype}) or float32, "
                 f"got {parameter.dtype}: convert with {name}.to(values.dtype)"
