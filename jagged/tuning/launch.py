@@ -142,9 +142,8 @@ def _key_function(
     """Makes `key(config, *args)`: everything that the code generated for `function` depends on.
 
     It is written out for the arguments, as `lambda config, values, steps: (config,
-    values.get_device(), values.dtype, values.shape[1:], ..., type(steps))`: a loop over them would
-    cost twice as much, and this is a large part of what a call of an op costs. The rank of an
-    argument is not in it: a kernel has as many indices.
+    values.get_device(), values.dtype, values.ndim == 1 or values.shape[1:], ..., type(steps))`: a
+    loop over them would cost twice as much, and this is a large part of what a call of an op costs.
     """
     annotations = function.__annotations__
     always = next((name for name in dynamic if annotations[name] is Tensor), None)
@@ -161,7 +160,7 @@ def _key_function(
             if dims != tuple(range(len(dims))):
                 raise ValueError(f"dynamic dimensions of {name} must be the first, got {dims}")
             fact = (
-                f"{name}.dtype, {name}.shape[{len(dims)}:], "
+                f"{name}.dtype, {name}.ndim == {len(dims)} or {name}.shape[{len(dims)}:], "
                 f"{name}.is_contiguous() and {name}.numel() < {SURELY_NARROW} or layout({name})"
             )
             facts.append(

@@ -58,6 +58,9 @@ def test_total_lengths_share_one_entry(compiled: Compiled) -> None:
     assert len(compiled.launched) == 300
 
 
+RANKS = ("rank-1", "rank-3", "dense-rank-2", "dense-rank-1")
+
+
 @pytest.mark.parametrize(
     "other",
     [
@@ -66,10 +69,14 @@ def test_total_lengths_share_one_entry(compiled: Compiled) -> None:
         (CONFIG, meta(9, 32, dtype=torch.float32), meta(3, 7, 32), 4, 16),
         (CONFIG, meta(9, 64)[:, :32], meta(3, 7, 32), 4, 16),
         (CONFIG, meta(9, 32), None, 4, 16),
+        (CONFIG, meta(9), meta(3, 7, 32), 4, 16),
+        (CONFIG, meta(9, 32, 1), meta(3, 7, 32), 4, 16),
+        (CONFIG, meta(9, 32), meta(3, 7), 4, 16),
+        (CONFIG, meta(9, 32), meta(3), 4, 16),
         (CONFIG, meta(9, 32), meta(3, 7, 32), 4, 32),
         (Config({"num_warps": 1}), meta(9, 32), meta(3, 7, 32), 4, 16),
     ],
-    ids=["width", "dense-width", "dtype", "strided", "none", "constexpr", "config"],
+    ids=["width", "dense-width", "dtype", "strided", "none", *RANKS, "constexpr", "config"],
 )
 def test_what_specialises_has_its_own_entry(compiled: Compiled, other: tuple[Any, ...]) -> None:
     kernel(CONFIG, meta(9, 32), meta(3, 7, 32), 4, 16)
