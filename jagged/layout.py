@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from jagged import checks, ops
-from jagged._rows import as_offsets, gather_rows, row_ids
+from jagged._rows import as_offsets, check_integers, gather_rows, row_ids
 from jagged._text import describe
 
 
@@ -37,9 +37,7 @@ class JaggedTensor:
     weights: Tensor | None = None
 
     def __post_init__(self) -> None:
-        checks.tensor("values", self.values)
-        if self.values.ndim == 0:
-            raise ValueError("values must have at least one dimension [T, ...], got a scalar")
+        _check_ragged("values", self.values)
         checks.offsets(self.offsets, self.values)
         checks.max_length(self.max_length)
         if self.weights is not None:
@@ -62,7 +60,7 @@ class JaggedTensor:
 
         int32 lengths give int32 offsets (while T_cap fits), all others int64.
         """
-        checks.tensor("values", values)
+        _check_ragged("values", values)
         return cls(values, as_offsets(lengths, values.shape[0]), max_length, weights)
 
     @classmethod
@@ -76,17 +74,9 @@ class JaggedTensor:
                 "build an empty batch with JaggedTensor(values[:0], offsets) and offsets [0]"
             )
         first = rows[0]
-        if first.ndim == 0:
-            raise ValueError("rows[0] must have at least one dimension [n, ...], got a scalar")
         for index, row in enumerate(rows):
-            checks.tensor(f"rows[{index}]", row)
-            if row.ndim != first.ndim or row.shape[1:] != first.shape[1:]:
-                raise ValueError(
-                    f"rows[{index}] must have the trailing shape of rows[0] "
-                    f"{list(first.shape[1:])}, got shape {checks.shape_of(row)}"
-                )
-            checks.same_dtype(f"rows[{index}]", row, "rows[0]", first)
-            checks.same_device(f"rows[{index}]", row, "rows[0]", first)
+            _check_ragged(f"rows[{index}]", row)
+            _check_alike(f"rows[{index}]", row, "rows[0]", first)
         sizes = [row.shape[0] for row in rows]
         offsets = torch.tensor([0, *sizes], dtype=torch.int64).cumsum(0).to(offsets_dtype)
         return cls(torch.cat(list(rows)), offsets.to(first.device), max(sizes))
@@ -130,11 +120,13 @@ class JaggedTensor:
 
         Elements whose id is `num_rows` or more become the capacity tail.
         """
-        checks.tensor("values", values)
+        _check_ragged("values", values)
         checks.tensor("ids", ids)
         checks.shape("ids", ids, (values.shape[0],), "[T]")
-        rows = torch.arange(num_rows + 1, device=ids.device, dtype=ids.dtype)
-        offsets = torch.searchsorted(ids.contiguous(), rows)
+        check_integers("ids", ids)
+        checks.length("num_rows", num_rows)
+        rows = torch.arange(num_rows + 1, device=ids.device)
+        offsets = torch.searchsorted(ids.to(torch.int64).contiguous(), rows)
         return cls(values, offsets, max_length)
 
     # Views of the structure -------------------------------------------------------------------
@@ -212,9 +204,22 @@ class JaggedTensor:
         """The rows of an index [R], a bool mask [B], a slice or a list, in that order.
 
         `total` is T_cap of the result; without it the number of elements is read, which on a GPU
-        waits for the device.
+        waits for the device. The offsets of the result are int64, since a row may be taken often.
         """
-        index = torch.arange(len(self), device=self.offsets.device)[rows]
+        checks.max_length(total, "total")
+        if isinstance(rows, int):
+            raise TypeError(
+                "rows must be a tensor, a slice or a list of rows, got int: "
+                f"select([{rows}]) takes one row"
+            )
+        if isinstance(rows, Tensor):
+            if rows.ndim != 1:
+                raise ValueError(
+                    f"rows must be an index [R] or a mask [B], got shape {checks.shape_of(rows)}"
+                )
+        elif not isinstance(rows, slice):
+            rows = list(rows)  # a tuple would be an index in several dimensions
+        index = torch.arange(self.offsets.shape[0] - 1, device=self.offsets.device)[rows]
         lengths = self.lengths()[index]
         offsets = as_offsets(lengths, None)
         if total is None:
@@ -223,17 +228,18 @@ class JaggedTensor:
 
     @classmethod
     def concat(cls, parts: Sequence["JaggedTensor"]) -> "JaggedTensor":
-        """Join row by row: row i of the result is row i of every part, one after the other."""
+        """Join row by row: row i of the result is row i of every part, one after the other.
+
+        The parts have values of one dtype and trailing shape; weights are kept if all have them.
+        The offsets have the dtype of the first part's, int64 where int32 might not hold the sum.
+        """
         _check_same_batch(parts)
-        shift = _starts_in_cat(parts)
-        starts = torch.stack(
-            [part.offsets[:-1] + s for part, s in zip(parts, shift, strict=True)], 1
-        )
+        starts = torch.stack(_starts_in_cat(parts), 1)
         lengths = torch.stack([part.lengths().to(torch.int64) for part in parts], 1)
         total = sum(part.values.shape[0] for part in parts)
         pieces = as_offsets(lengths.reshape(-1), None)
         joined = cls._gather(parts, starts.reshape(-1), pieces, total, _sum_or_none(parts))
-        offsets = pieces[:: len(parts)].to(parts[0].offsets.dtype)
+        offsets = pieces[:: len(parts)].to(_offsets_dtype(parts, total))
         return JaggedTensor(joined.values, offsets, joined.max_length, joined.weights)
 
     def split(
@@ -244,7 +250,10 @@ class JaggedTensor:
         Lengths beyond a row are cut to it. `left_total` is T_cap of the left result; without it
         the number is read, which on a GPU waits for the device.
         """
-        checks.shape("left_lengths", left_lengths, (len(self),), "[B]")
+        checks.tensor("left_lengths", left_lengths)
+        check_integers("left_lengths", left_lengths)
+        checks.shape("left_lengths", left_lengths, (self.offsets.shape[0] - 1,), "[B]")
+        checks.max_length(left_total, "left_total")
         left = torch.minimum(left_lengths.to(self.offsets.dtype).clamp(min=0), self.lengths())
         left_offsets = as_offsets(left, None).to(self.offsets.dtype)
         right_offsets = self.offsets - left_offsets
@@ -259,16 +268,16 @@ class JaggedTensor:
 
     @classmethod
     def concat_batch(cls, parts: Sequence["JaggedTensor"]) -> "JaggedTensor":
-        """Join along the batch: all rows of the first part, then all rows of the second, ..."""
-        shift = _starts_in_cat(parts)
-        starts = torch.cat(
-            [part.offsets[:-1] + first for part, first in zip(parts, shift, strict=True)]
-        )
+        """Join along the batch: all rows of the first part, then all rows of the second, ...
+
+        Dtypes, trailing shape, weights and offsets are as in `concat`.
+        """
+        starts = torch.cat(_starts_in_cat(parts))
         lengths = torch.cat([part.lengths().to(torch.int64) for part in parts])
         total = sum(part.values.shape[0] for part in parts)
         known = [part.max_length for part in parts if part.max_length is not None]
         longest = max(known) if len(known) == len(parts) else None
-        offsets = as_offsets(lengths, None).to(parts[0].offsets.dtype)
+        offsets = as_offsets(lengths, None).to(_offsets_dtype(parts, total))
         return cls._gather(parts, starts, offsets, total, longest)
 
     @staticmethod
@@ -321,20 +330,49 @@ class JaggedTensor:
         return self
 
 
+def _check_ragged(name: str, value: Tensor) -> None:
+    """`value` is a tensor [n, ...]."""
+    checks.tensor(name, value)
+    if value.ndim == 0:
+        raise ValueError(f"{name} must have at least one dimension [n, ...], got a scalar")
+
+
+def _check_alike(name: str, value: Tensor, other_name: str, other: Tensor) -> None:
+    """`value` [n, ...] can be put behind `other` without a change of either."""
+    if value.shape[1:] != other.shape[1:]:
+        raise ValueError(
+            f"{name} must have the trailing shape of {other_name} {list(other.shape[1:])}, "
+            f"got shape {checks.shape_of(value)}"
+        )
+    checks.same_dtype(name, value, other_name, other)
+    checks.same_device(name, value, other_name, other)
+
+
 def _check_same_batch(parts: Sequence[JaggedTensor]) -> None:
-    sizes = [len(part) for part in parts]
+    sizes = [part.offsets.shape[0] - 1 for part in parts]
     if any(size != sizes[0] for size in sizes):
         raise ValueError(f"parts must have the same number of rows, got {sizes}")
 
 
-def _starts_in_cat(parts: Sequence[JaggedTensor]) -> list[int]:
-    """Where each part's values begin when the values of all are concatenated."""
+def _starts_in_cat(parts: Sequence[JaggedTensor]) -> list[Tensor]:
+    """Where each part's rows begin when the values of all are concatenated, int64."""
     if len(parts) == 0:
         raise ValueError("parts must hold at least one jagged tensor, got none")
-    starts = [0]
-    for part in parts[:-1]:
-        starts.append(starts[-1] + part.values.shape[0])
+    first, starts, shift = parts[0], [], 0
+    for index, part in enumerate(parts):
+        name = f"parts[{index}]"
+        _check_alike(f"{name}.values", part.values, "parts[0].values", first.values)
+        if part.weights is not None and first.weights is not None:
+            _check_alike(f"{name}.weights", part.weights, "parts[0].weights", first.weights)
+        starts.append(part.offsets[:-1].to(torch.int64) + shift)
+        shift += part.values.shape[0]
     return starts
+
+
+def _offsets_dtype(parts: Sequence[JaggedTensor], total: int) -> torch.dtype:
+    """The dtype of the first part's offsets; int64 where int32 might not hold `total`."""
+    first = parts[0].offsets.dtype
+    return first if first == torch.int64 or total < 2**31 else torch.int64
 
 
 def _sum_or_none(parts: Sequence[JaggedTensor]) -> int | None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils import _pytree as pytree
 
-from jagged import JaggedTensor
+from jagged import JaggedTensor, layout
 from jagged.testing import random_jagged
 
 LENGTHS = st.lists(st.integers(0, 5), min_size=0, max_size=6)
@@ -80,6 +80,12 @@ def test_from_padded_with_a_given_total_leaves_a_zero_tail() -> None:
     assert len(x) == 2
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32])
+def test_from_row_ids_of_a_dtype_that_does_not_hold_all_rows(dtype: torch.dtype) -> None:
+    x = JaggedTensor.from_row_ids(torch.arange(3), torch.tensor([0, 0, 2], dtype=dtype), 300)
+    assert x.validate().lengths().tolist() == [2, 0, 1] + 297 * [0]
+
+
 def test_from_row_ids_with_empty_rows_and_a_tail() -> None:
     ids = torch.tensor([0, 0, 2, 4, 4])
     x = JaggedTensor.from_row_ids(torch.arange(5), ids, 4)
@@ -121,6 +127,8 @@ def test_select_by_index_mask_slice_and_list(example: JaggedTensor) -> None:
     assert rows_of(example.select(torch.tensor([True, True, False]))) == [[1, 2], []]
     assert rows_of(example.select(slice(1, None))) == [[], [3, 4, 5, 6]]
     assert rows_of(example.select([-1])) == [[3, 4, 5, 6]]
+    assert rows_of(example.select((2, 1))) == [[3, 4, 5, 6], []]
+    assert rows_of(example.select(range(2))) == [[1, 2], []]
     assert rows_of(example.select([])) == []
 
 
@@ -160,6 +168,23 @@ def test_concat_of_many(lengths: list[list[int]]) -> None:
     joined = JaggedTensor.concat(parts)
     assert rows_of(joined) == [[e for p in parts for e in rows_of(p)[i]] for i in range(3)]
     assert rows_of(JaggedTensor.concat_batch(parts)) == [r for p in parts for r in rows_of(p)]
+
+
+@pytest.mark.parametrize("join", [JaggedTensor.concat, JaggedTensor.concat_batch])
+def test_joining_past_what_int32_holds(join: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    starts: list[int] = []
+
+    def gather(values: torch.Tensor, first: torch.Tensor, _: object, total: int) -> torch.Tensor:
+        starts.extend(first.tolist())  # the copy itself would take 8 bytes an element
+        return values.new_zeros(total, 0)
+
+    monkeypatch.setattr(layout, "gather_rows", gather)
+    part = JaggedTensor(torch.empty(2**30, 0), torch.tensor([0, 2**30], dtype=torch.int32))
+    assert join([part]).offsets.dtype == torch.int32
+    starts.clear()
+    joined = join([part] * 3)
+    assert starts == [0, 2**30, 2**31]
+    assert int(joined.offsets[-1]) == 3 * 2**30
 
 
 def test_surgery_is_differentiable_and_moves_weights() -> None:
@@ -292,6 +317,30 @@ def test_validate_names_the_broken_rule(
         (lambda v, o: JaggedTensor.from_rows([v, v[:, None]]), ValueError, r"rows\[1\] must have"),
         (lambda v, o: JaggedTensor.from_padded(v, o), ValueError, r"dense must be \[B, N"),
         (lambda v, o: JaggedTensor.concat([]), ValueError, "at least one jagged tensor"),
+        (lambda v, o: JaggedTensor.from_lengths(v[0], o), ValueError, "values must have at least"),
+        (
+            lambda v, o: JaggedTensor.from_rows([[1]]),
+            TypeError,
+            r"rows\[0\] must be a torch.Tensor",
+        ),
+        (lambda v, o: JaggedTensor.from_rows([v[0]]), ValueError, r"rows\[0\] must have at least"),
+        (lambda v, o: JaggedTensor.from_row_ids(v[0], o, 2), ValueError, "values must have at"),
+        (lambda v, o: JaggedTensor.from_row_ids(v, v, 2), TypeError, "ids must be integers"),
+        (lambda v, o: JaggedTensor.from_row_ids(v, o, -1), ValueError, "num_rows must not be neg"),
+        (lambda v, o: JaggedTensor(v, o).select(1), TypeError, "rows must be .* got int"),  # type: ignore[arg-type]
+        (
+            lambda v, o: JaggedTensor(v, o).select(o[None]),
+            ValueError,
+            r"rows .* got shape \[1, 3\]",
+        ),
+        (lambda v, o: JaggedTensor(v, o).select([0], total=-1), ValueError, "total must not be"),
+        (lambda v, o: JaggedTensor(v, o).split([1, 1]), TypeError, "left_lengths must be a torch"),  # type: ignore[arg-type]
+        (lambda v, o: JaggedTensor(v, o).split(v[1:]), TypeError, "left_lengths must be integers"),
+        (
+            lambda v, o: JaggedTensor(v, o).split(o[1:], left_total=-1),
+            ValueError,
+            "left_total must not be negative",
+        ),
     ],
 )
 def test_constructors_say_what_is_wrong(build: Any, error: type[Exception], message: str) -> None:
@@ -302,3 +351,19 @@ def test_constructors_say_what_is_wrong(build: Any, error: type[Exception], mess
 def test_concat_refuses_different_batches(example: JaggedTensor) -> None:
     with pytest.raises(ValueError, match=r"same number of rows, got \[3, 1\]"):
         JaggedTensor.concat([example, example.select([0])])
+
+
+@pytest.mark.parametrize("join", [JaggedTensor.concat, JaggedTensor.concat_batch])
+def test_joining_refuses_parts_that_differ_in_more_than_their_rows(join: Any) -> None:
+    offsets = torch.tensor([0, 2])
+    ids = JaggedTensor(torch.tensor([2**24 + 1, 1]), offsets, weights=torch.ones(2))
+    for other, error, message in (
+        (torch.ones(2), TypeError, r"parts\[1\].values must have the dtype of parts\[0\].values"),
+        (ids.values[:, None], ValueError, r"parts\[1\].values must have the trailing shape"),
+    ):
+        with pytest.raises(error, match=message):
+            join([ids, JaggedTensor(other, offsets, weights=torch.ones(2))])
+    doubled = JaggedTensor(ids.values, offsets, weights=torch.ones(2).double())
+    with pytest.raises(TypeError, match=r"parts\[1\].weights must have the dtype"):
+        join([ids, doubled])
+    assert join([ids, JaggedTensor(ids.values, offsets)]).weights is None
