@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from jagged import checks
 from jagged.layout import JaggedTensor
-from jagged.modules._rows import history_lengths, is_element, spread, zero_tail
+from jagged.modules._rows import history_lengths, is_element, num_rows, spread, zero_tail
 
 
 class PositionEncoder(nn.Module):
@@ -157,7 +157,7 @@ def _check_targets(x: JaggedTensor, num_targets: Tensor | None) -> None:
     if num_targets is not None:
         checks.tensor("num_targets", num_targets)
         checks.same_device("num_targets", num_targets, "x.values", x.values)
-        checks.shape("num_targets", num_targets, (len(x),), "[B]")
+        checks.shape("num_targets", num_targets, (num_rows(x),), "[B]")
 
 
 def _add_rows_of(table: Tensor, index: Tensor, x: JaggedTensor) -> JaggedTensor:

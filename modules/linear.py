@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from jagged import checks, ops
 from jagged.layout import JaggedTensor
-from jagged.modules._rows import is_element, to_autocast, zero_tail
+from jagged.modules._rows import is_element, num_rows, to_autocast, zero_tail
 
 
 class JaggedLinear(nn.Module):
@@ -133,7 +133,7 @@ class PerRowLinear(nn.Module):
             context: c [B, C]; with `context_dim=None` the weights W [B, K, N].
             row_bias: b [B, N] or None, only with `context_dim=None`.
         """
-        rows = len(x)
+        rows = num_rows(x)
         if self.to_weight is None:
             weight = context
         else:

@@ -7,8 +7,9 @@ import pickle
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.export import Dim
 
-from jagged import modules
+from jagged import JaggedTensor, modules
 from tests.modules.catalogue import CASES, NAMES, Batch, Case, call, is_jagged
 
 LENGTHS = [3, 0, 5, 1]
@@ -187,6 +188,23 @@ def test_compiles_once_for_all_lengths(case: Case) -> None:
         assert by_name.keys() == want_grads.keys()
         for name, grad in want_grads.items():
             torch.testing.assert_close(by_name[name], grad, rtol=1e-4, atol=1e-5)
+
+
+@every_layer
+def test_exports_for_any_numbers_of_rows_and_elements(case: Case) -> None:
+    layer = case.layer().eval()
+    batch = case.batch([3, 0, 5, 2, 1, 4], tail=2)
+    any_size = {0: Dim.DYNAMIC}
+    free = {
+        name: [any_size, any_size, None] if isinstance(value, JaggedTensor) else any_size
+        for name, value in batch.arguments.items()
+    }
+    exported = torch.export.export(
+        layer, (), batch.arguments, dynamic_shapes=free, strict=False
+    ).module()
+    for lengths in ([7, 1, 6], [2, 2, 8, 0, 4, 5, 1]):
+        batch = case.batch(lengths)
+        torch.testing.assert_close(call(exported, batch), call(layer, batch))
 
 
 @every_layer
