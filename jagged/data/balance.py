@@ -79,7 +79,9 @@ class BalancedSampler:
         square: see `row_costs`.
 
     A part of a batch with fewer rows than ranks may be empty: the rank still takes part in the
-    collectives of that step. Iteration, epochs and state are those of `batches`::
+    collectives of that step, with a batch of no rows that its `collate_fn` makes (`collate` cannot,
+    it takes dtype and trailing shape from the rows). Iteration, epochs and state are those of
+    `batches`::
 
         sampler = BalancedSampler(TokenBudgetSampler(lengths, budget), rank, ranks, square=1 / 1280)
         for rows in sampler:    # rows: list[int], in the order of the global batch

@@ -4,7 +4,7 @@ Symbols: B rows, n_i the length of row i, T elements in all rows.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -43,7 +43,7 @@ def collate(
 
     Raises:
         ValueError: no row, rows of different trailing shapes, or more elements than `capacity`.
-        TypeError: rows of different dtypes.
+        TypeError: rows of different dtypes, or what is no row.
 
     Example:
         >>> jagged.data.collate([[1, 2, 3], [], [4]])
@@ -53,7 +53,10 @@ def collate(
           2: [4])
     """
     if len(rows) == 0:
-        raise ValueError("rows must hold at least one row, got none: a batch sampler never asks so")
+        raise ValueError(
+            "rows must hold at least one row, which gives the dtype and trailing shape, got none: "
+            "an empty part of a BalancedSampler needs a batch of its own"
+        )
     checks.max_length(max_length)
     checks.max_length(capacity, "capacity")
     if keep not in ("last", "first"):
@@ -88,8 +91,8 @@ def collate_features(
 
     Args:
         examples: B mappings with the same names; the value of a name is a row in all of them (a
-            tensor [n_i, ...] or a sequence of numbers) or a number in all of them (also a tensor
-            without dimensions).
+            tensor [n_i, ...] or a sequence of numbers) or a number in all of them (also one of
+            numpy, or a tensor without dimensions).
         max_length, keep: cut every row feature, as in `collate`.
 
     Returns:
@@ -113,10 +116,8 @@ def collate_features(
         rows: list[Row] = []
         for example in examples:
             value = example[name]
-            if isinstance(value, Tensor):
-                (rows if value.ndim > 0 else numbers).append(value)
-            elif isinstance(value, (bool, int, float)):
-                numbers.append(value)
+            if isinstance(value, (bool, int, float)) or getattr(value, "ndim", 1) == 0:
+                numbers.append(cast("Number | Tensor", value))
             else:
                 rows.append(value)
         if numbers and rows:
@@ -133,6 +134,11 @@ def collate_features(
 
 def _as_tensors(rows: Sequence[Row], dtype: torch.dtype | None) -> list[Tensor]:
     """The rows as tensors of one dtype; numbers are typed together, so that [] takes part."""
+    for index, row in enumerate(rows):
+        if getattr(row, "ndim", 1) == 0 or not hasattr(row, "__len__"):
+            raise TypeError(
+                f"rows[{index}] must be a tensor [n, ...] or a sequence of numbers, got {row!r}"
+            )
     tensors = [row for row in rows if isinstance(row, Tensor)]
     if len(tensors) == len(rows):
         return [row if dtype is None else row.to(dtype) for row in tensors]

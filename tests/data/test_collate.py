@@ -1,3 +1,4 @@
+import numpy
 import pytest
 import torch
 from hypothesis import given
@@ -59,8 +60,11 @@ def test_the_batch_shares_no_memory_with_a_row() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(ValueError, match="rows must hold at least one row, got none"):
+    with pytest.raises(ValueError, match=r"rows must hold at least one row, .* got none"):
         collate([])
+    for rows in ([1, 2], [None], [torch.tensor(1)], [[1], 2]):
+        with pytest.raises(TypeError, match=r"rows\[[01]\] must be a tensor \[n, ...\] or a seq"):
+            collate(rows)  # type: ignore[arg-type]
     with pytest.raises(
         ValueError, match="capacity must hold all elements of the batch, got 2 for 3"
     ):
@@ -92,6 +96,18 @@ def test_named_features() -> None:
     assert [row.tolist() for row in clicks.rows()] == [[2, 3], []]
     assert age.tolist() == [30, 40]
     assert price.tolist() == [1.5, 2.5]
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    examples = [
+        {"label": numpy.int64(3), "price": numpy.float32(1.5), "new": numpy.bool_(True)},
+        {"label": numpy.int64(4), "price": numpy.float32(2.5), "new": numpy.bool_(False)},
+    ]
+    batch = collate_features(examples)  # type: ignore[arg-type]
+    for name, want in (("label", [3, 4]), ("price", [1.5, 2.5]), ("new", [True, False])):
+        vector = batch[name]
+        assert isinstance(vector, Tensor)
+        assert vector.tolist() == want
 
 
 def test_errors_of_named_features() -> None:
