@@ -46,6 +46,8 @@ def read_parquet(
             iterating, a null list or a null in a list (the message names the column).
         TypeError: while iterating, a column that holds no lists of numbers.
     """
+    if batch_rows < 1:
+        raise ValueError(f"batch_rows must be at least 1, got {batch_rows}")
     return _record_batches(_open(path, columns), path, columns, row_groups, batch_rows)
 
 
@@ -182,8 +184,6 @@ def _record_batches(
     row_groups: Sequence[int] | None,
     batch_rows: int,
 ) -> Iterator[dict[str, JaggedTensor]]:
-    if batch_rows < 1:
-        raise ValueError(f"batch_rows must be at least 1, got {batch_rows}")
     chosen = None if row_groups is None else list(row_groups)
     for batch in file.iter_batches(batch_rows, row_groups=chosen, columns=list(columns)):
         yield {name: _column(batch, name, path) for name in columns}

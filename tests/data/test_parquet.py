@@ -121,7 +121,7 @@ def test_arguments_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="columns must be a list of different names, got 'x'"):
         read_parquet(path, "x")
     with pytest.raises(ValueError, match="batch_rows must be at least 1, got 0"):
-        list(read_parquet(path, ["x"], batch_rows=0))
+        read_parquet(path, ["x"], batch_rows=0)
     with pytest.raises(ValueError, match="paths must be a list of at least one file"):
         ParquetBatches(path, ["x"], 8)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="window must be at least 1, got 0"):
