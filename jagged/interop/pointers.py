@@ -79,15 +79,25 @@ def from_csr(matrix: Any) -> JaggedTensor:
 def to_csr(x: JaggedTensor, num_columns: int) -> Any:
     """A scipy CSR matrix [B, num_columns]: values are column indices, weights the data (or ones).
 
+    The tensor must be on the CPU, its weights detached; the capacity tail is left out.
+
     Raises:
         TypeError: values are not integers.
+        ValueError: a value is no column.
     """
     from scipy.sparse import csr_array
 
     checks.shape("x.values", x.values, (x.values.shape[0],), "[T]")
-    if x.values.is_floating_point():
+    if x.values.is_floating_point() or x.values.dtype == torch.bool:
         raise TypeError(f"x.values must be integers (column indices), got {x.values.dtype}")
     total = int(x.offsets[-1])
+    columns = x.values[:total]
+    # scipy does not look, and reads past the end of what such a matrix is multiplied by.
+    if total > 0 and not (columns.min() >= 0 and columns.max() < num_columns):
+        raise ValueError(
+            f"x.values must be in 0..{num_columns - 1} (column indices), got "
+            f"{int(columns.min())} to {int(columns.max())}: raise num_columns"
+        )
     data = torch.ones(total) if x.weights is None else x.weights[:total]
-    parts = (data.numpy(), x.values[:total].numpy(), x.offsets.numpy())
+    parts = (data.numpy(), columns.numpy(), x.offsets.numpy())
     return csr_array(parts, shape=(len(x), num_columns))

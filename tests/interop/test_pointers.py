@@ -50,3 +50,9 @@ def test_csr() -> None:
         pointers.from_csr(coo_array((2, 2)))
     with pytest.raises(TypeError, match="must be integers"):
         pointers.to_csr(x.with_values(x.values.float()), 3)
+    with pytest.raises(TypeError, match="must be integers"):
+        pointers.to_csr(x.with_values(x.values > 0), 3)
+    for values in (x.values, x.values - 1):
+        with pytest.raises(ValueError, match=r"x.values must be in 0..1 \(column indices\)"):
+            pointers.to_csr(x.with_values(values), 2)
+    assert pointers.to_csr(x.select([]), 0).shape == (0, 0)
