@@ -39,11 +39,11 @@ def from_torchrec(source: Any, *, max_length: int | None = None) -> Converted:
     if isinstance(source, TorchrecJagged):
         return _from_one(source, max_length)
     if isinstance(source, Mapping):
+        for name, one in source.items():
+            if not isinstance(one, TorchrecJagged):
+                raise _wrong_type(f"{type(one).__name__} under {name!r}")
         return {name: _from_one(one, max_length) for name, one in source.items()}
-    raise TypeError(
-        "source must be a torchrec JaggedTensor, KeyedJaggedTensor or a mapping of JaggedTensors, "
-        f"got {type(source).__name__}"
-    )
+    raise _wrong_type(type(source).__name__)
 
 
 def to_torchrec(x: JaggedTensor | Mapping[str, JaggedTensor]) -> Any:
@@ -66,6 +66,7 @@ def to_keyed(features: Mapping[str, JaggedTensor]) -> Any:
 
     Raises:
         ValueError: no feature, or features with different numbers of rows.
+        TypeError: features of different dtypes, which have one `values` there.
     """
     from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
@@ -77,6 +78,13 @@ def to_keyed(features: Mapping[str, JaggedTensor]) -> Any:
     lengths = joined.lengths().to(torch.int32 if narrow else torch.int64)
     return KeyedJaggedTensor(
         keys=list(features), values=joined.values, lengths=lengths, weights=joined.weights
+    )
+
+
+def _wrong_type(got: str) -> TypeError:
+    return TypeError(
+        "source must be a torchrec JaggedTensor, KeyedJaggedTensor or a mapping of JaggedTensors, "
+        f"got {got}"
     )
 
 

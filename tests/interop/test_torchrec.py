@@ -120,6 +120,11 @@ def test_an_embedding_collection_feeds_a_layer_and_learns() -> None:
 def test_what_is_refused() -> None:
     with pytest.raises(TypeError, match="source must be a torchrec JaggedTensor"):
         from_torchrec(torch.zeros(2))
+    with pytest.raises(TypeError, match=r"source must be .* got Tensor under 'a'"):
+        from_torchrec({"a": torch.zeros(2)})
+    ids, floats = random_jagged([1]).to(dtype=torch.int64), random_jagged([1])
+    with pytest.raises(TypeError, match="must have the dtype of"):
+        to_keyed({"a": ids, "b": floats})
     features = {"a": random_jagged([1, 2]), "b": random_jagged([1])}
     with pytest.raises(ValueError, match=r"same number of rows, got \{'a': 2, 'b': 1\}"):
         to_keyed(features)
