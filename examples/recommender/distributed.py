@@ -89,14 +89,21 @@ def choose_device(wanted: str, world: World) -> torch.device:
     """`auto` is a GPU where there is one; each process of a node takes its own.
 
     Raises:
-        ValueError: no name of a device, a numbered GPU for several processes, or fewer GPUs than
-            processes.
+        ValueError: no name of a CPU or GPU, a GPU that is not here, a numbered GPU for several
+            processes, or fewer GPUs than processes.
     """
+    message = f"device must be auto, cpu, cuda or cuda:1, got {wanted}"
     try:
         device = torch.device(wanted if wanted != "auto" else _automatic())
     except RuntimeError as error:
-        raise ValueError(f"device must be auto, cpu, cuda or cuda:1, got {wanted}") from error
-    if device.type != "cuda" or not world.launched:
+        raise ValueError(message) from error
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(message)
+    if device.type == "cpu":
+        return device
+    if (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"{message} where there are {torch.cuda.device_count()} GPUs")
+    if not world.launched:
         return device
     if device.index is not None and world.size > 1:
         raise ValueError(f"device must be cuda under torchrun, which numbers them, got {wanted}")

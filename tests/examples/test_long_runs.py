@@ -263,6 +263,8 @@ def test_every_process_of_a_node_takes_its_own_gpu(monkeypatch: pytest.MonkeyPat
     assert choose_device("auto", world) == torch.device("cuda", 3)
     assert choose_device("cpu", world) == torch.device("cpu")
     assert choose_device("cuda:1", World()) == torch.device("cuda", 1)
+    with pytest.raises(ValueError, match="got cuda:4 where there are 4 GPUs"):
+        choose_device("cuda:4", World())
     with pytest.raises(ValueError, match=r"must be cuda under torchrun.*got cuda:1"):
         choose_device("cuda:1", world)
     with pytest.raises(ValueError, match="got local rank 5 and 4 GPUs: lower --nproc-per-node"):
