@@ -176,7 +176,10 @@ def make_trainer(
 
 def start_folder(folder: Path, settings: Settings) -> None:
     """Make an empty run folder that knows its settings."""
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SystemExit(f"train_recommender: {error}") from error
     if any(folder.iterdir()):
         raise SystemExit(
             f"train_recommender: {folder} is not empty: continue that run with --resume {folder}, "

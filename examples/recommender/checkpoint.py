@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import pickle
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +24,18 @@ def save(path: Path, state: State) -> None:
 
 
 def load(path: Path) -> State:
-    """Read a checkpoint to the CPU; nothing but data is unpickled."""
-    state: State = torch.load(path, map_location="cpu", weights_only=True)
+    """Read a checkpoint to the CPU; nothing but data is unpickled.
+
+    Raises:
+        Mismatch: the file is no checkpoint, or a part of one.
+    """
+    try:
+        state: State = torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        what = str(error).partition("\n")[0] or type(error).__name__
+        raise Mismatch(
+            f"{path} cannot be read ({what}): delete it to train from the start, or restore it"
+        ) from error
     return state
 
 

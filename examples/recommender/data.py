@@ -5,7 +5,7 @@ integers between blanks. Items may have any numbers: inside the program they are
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,28 +77,36 @@ def read_sequences(path: Path) -> Sequences:
     lengths: list[int] = []
     items: list[int] = []
     first_line: dict[int, int] = {}
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            words = line.split()
-            if not words:
-                continue
-            where = f"{path}, line {number}"
-            user, *row = (_identifier(word, where) for word in words)
-            if not row:
-                raise ValueError(f"{where}: user {user} must have at least one item, got none")
-            if user in first_line:
-                raise ValueError(
-                    f"{where}: user {user} must have one line, got another in line "
-                    f"{first_line[user]}: join their items, oldest first"
-                )
-            first_line[user] = number
-            lengths.append(len(row))
-            items += row
+    for number, line in _lines(path):
+        words = line.split()
+        if not words:
+            continue
+        where = f"{path}, line {number}"
+        user, *row = (_identifier(word, where) for word in words)
+        if not row:
+            raise ValueError(f"{where}: user {user} must have at least one item, got none")
+        if user in first_line:
+            raise ValueError(
+                f"{where}: user {user} must have one line, got another in line "
+                f"{first_line[user]}: join their items, oldest first"
+            )
+        first_line[user] = number
+        lengths.append(len(row))
+        items += row
     if not lengths:
         raise ValueError(f"{path} must have a line `user item item ...` for each user, got no line")
     known, values = torch.unique(torch.tensor(items), return_inverse=True)
     rows = JaggedTensor.from_lengths(values, torch.tensor(lengths), max_length=max(lengths))
     return Sequences(path.stem, rows, len(known))
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a text file with their numbers, from 1."""
+    with path.open(encoding="utf-8") as file:
+        try:
+            yield from enumerate(file, start=1)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} must be text in UTF-8, got {error}") from error
 
 
 def _identifier(word: str, where: str) -> int:

@@ -2,9 +2,9 @@
 
 Exit codes: 0 done; 75 (EX_TEMPFAIL) asked to stop, checkpoint written, run it again; 65
 (EX_DATAERR) a loss or weight that is not finite, running it again would not help; 78 (EX_CONFIG)
-the checkpoint is of other data or of another version; 130 interrupted from the keyboard; 2 wrong
-arguments; 1 anything else. torchrun itself ends with 1 whatever its processes say: `status.json` in
-the run folder has the code too.
+the checkpoint is of other data, of another version or broken; 130 interrupted from the keyboard; 2
+wrong arguments; 1 anything else. torchrun itself ends with 1 whatever its processes say:
+`status.json` in the run folder has the code too.
 """
 
 import json

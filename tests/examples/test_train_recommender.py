@@ -159,6 +159,20 @@ def test_refuses_to_continue_with_other_data(
     assert re.search(r"sasrec\.pt was trained on other data than .*events\.txt", said)
 
 
+@pytest.mark.parametrize("kept", [0, 1000], ids=["empty", "cut"])
+def test_refuses_to_continue_from_a_broken_checkpoint(
+    kept: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train_recommender.main([*TINY, "--epochs", "1", "--models", "sasrec", "--out", str(tmp_path)])
+    file = tmp_path / "sasrec.pt"
+    file.write_bytes(file.read_bytes()[:kept])
+    with pytest.raises(SystemExit) as end:
+        train_recommender.main(["--resume", str(tmp_path)])
+    assert end.value.code == exits.WRONG_CHECKPOINT
+    said = capsys.readouterr().err
+    assert re.search(r"sasrec\.pt cannot be read .*: delete it to train from the start", said)
+
+
 def test_a_loss_that_is_not_finite_stops_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -182,8 +196,17 @@ def test_errors_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
         train_recommender.main(["--data", str(tmp_path / "absent")])
     with pytest.raises(SystemExit, match="is not empty: continue that run with --resume"):
         train_recommender.main([*TINY, "--out", str(tmp_path)])
-    with pytest.raises(SystemExit, match="device must be auto, cpu, cuda or cuda:1, got gpu"):
-        train_recommender.main(["--device", "gpu", "--out", str(tmp_path / "run")])
+    for device in ("gpu", "meta"):
+        message = f"device must be auto, cpu, cuda or cuda:1, got {device}"
+        with pytest.raises(SystemExit, match=message):
+            train_recommender.main(["--device", device, "--out", str(tmp_path / "run")])
+    with pytest.raises(SystemExit, match="got cuda:99 where there"):
+        train_recommender.main(["--device", "cuda:99", "--out", str(tmp_path / "run")])
+    with pytest.raises(SystemExit, match=r"train_recommender: .*exists: .*events\.txt"):
+        train_recommender.main([*TINY, "--out", str(data)])
+    data.write_bytes(b"1 2 \xff")
+    with pytest.raises(SystemExit, match=r"events\.txt must be text in UTF-8, got .* 0xff"):
+        train_recommender.main(["--data", str(data)])
     for arguments, message in (
         (["--epochs", "0"], "epochs must be at least 1, got 0"),
         (["--heads", "3"], "heads must divide width 64, got 3"),
