@@ -63,7 +63,8 @@ class PositionEncoder(nn.Module):
 
     def positions(self, x: JaggedTensor, num_targets: Tensor | None = None) -> Tensor:
         """The index p of every element [T], int64; 0 for the capacity tail."""
-        _check_targets(x, num_targets)
+        if num_targets is not None:
+            _check_integers("num_targets", num_targets, x, num_rows(x), "[B]")
         row = x.row_ids()
         start = spread(x.offsets[:-1], row)
         index = torch.arange(row.shape[0], device=row.device) - start
@@ -132,9 +133,7 @@ class TimestampEncoder(nn.Module):
 
     def buckets(self, x: JaggedTensor, timestamps: Tensor) -> Tensor:
         """The index b of every element [T], int64; 0 for the capacity tail."""
-        checks.tensor("timestamps", timestamps)
-        checks.same_device("timestamps", timestamps, "x.values", x.values)
-        checks.shape("timestamps", timestamps, (x.values.shape[0],), "[T]")
+        _check_integers("timestamps", timestamps, x, x.values.shape[0], "[T]")
         row = x.row_ids()
         last = (spread(x.offsets[1:], row) - 1).clamp(min=0)
         # The difference is exact in integers; its logarithm and root need no more than float32.
@@ -153,11 +152,15 @@ class TimestampEncoder(nn.Module):
         )
 
 
-def _check_targets(x: JaggedTensor, num_targets: Tensor | None) -> None:
-    if num_targets is not None:
-        checks.tensor("num_targets", num_targets)
-        checks.same_device("num_targets", num_targets, "x.values", x.values)
-        checks.shape("num_targets", num_targets, (num_rows(x),), "[B]")
+def _check_integers(name: str, value: Tensor, x: JaggedTensor, size: int, meaning: str) -> None:
+    """`value` holds `size` integers beside x."""
+    checks.tensor(name, value)
+    if value.is_floating_point():
+        raise TypeError(
+            f"{name} must be integers, got {value.dtype}: convert with {name}.to(torch.int64)"
+        )
+    checks.same_device(name, value, "x.values", x.values)
+    checks.shape(name, value, (size,), meaning)
 
 
 def _add_rows_of(table: Tensor, index: Tensor, x: JaggedTensor) -> JaggedTensor:

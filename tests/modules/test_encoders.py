@@ -111,6 +111,11 @@ def test_messages() -> None:
         modules.PositionEncoder(4, 2)(x)
     with pytest.raises(ValueError, match=r"timestamps must have shape \[T\] = \[5\], got \[2\]"):
         modules.TimestampEncoder(4, 3)(x, torch.zeros(2, dtype=torch.int64))
+    # float32 counts seconds since 1970 in steps of two minutes.
+    with pytest.raises(TypeError, match=r"timestamps must be integers, got torch\.float32"):
+        modules.TimestampEncoder(4, 3)(x, torch.zeros(5))
+    with pytest.raises(TypeError, match=r"num_targets must be integers, got torch\.float32"):
+        modules.PositionEncoder(4, 3)(x, torch.zeros(2))
     with pytest.raises(ValueError, match='bucket must be "sqrt" or "log", got \'linear\''):
         modules.TimestampEncoder(4, 3, "linear")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="unit must be positive, got 0"):
