@@ -161,6 +161,8 @@ class HSTUConfig:
             raise ValueError(f'activation must be "uvqk" or "u", got {self.activation!r}')
         if self.time_buckets < 0:
             raise ValueError(f"time_buckets must not be negative, got {self.time_buckets}")
+        if isinstance(self.window, list):
+            raise TypeError(f"window must be one int or a tuple of them, got {self.window}")
         for window in self._windows():
             HSTUMask(window, self.contextual, self.min_full)
         if isinstance(self.window, tuple) and len(self.window) != self.num_layers:

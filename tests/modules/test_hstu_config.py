@@ -76,6 +76,8 @@ def test_windows_of_layers() -> None:
         config.layer(2)
     with pytest.raises(ValueError, match=r"window must be one int or one for each of 2 layers"):
         dataclasses.replace(config, window=(1, 2, 3))
+    with pytest.raises(TypeError, match=r"window must be one int or a tuple .* got \[8, 0\]"):
+        dataclasses.replace(config, window=[8, 0])  # type: ignore[arg-type]
     with pytest.raises(
         ValueError, match=r"take the config of one layer with config.layer\(index\)"
     ):
