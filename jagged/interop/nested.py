@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jagged._rows import gather_rows
+from jagged._rows import as_offsets, gather_rows
 from jagged.layout import JaggedTensor
 
 
@@ -41,7 +41,7 @@ def from_nested(nested: Tensor, *, rebase: bool = True) -> JaggedTensor:
         offsets = offsets.to(torch.int64)
     if lengths is not None:
         starts = offsets[:-1] if offsets.shape[0] > lengths.shape[0] else offsets
-        packed = JaggedTensor.from_lengths(values[:0], lengths).offsets.to(offsets.dtype)
+        packed = as_offsets(lengths, values.shape[0]).to(offsets.dtype)
         total = int(packed[-1])
         return JaggedTensor(gather_rows(values, starts, packed, total), packed, longest)
     if rebase and (first := int(offsets[0])) != 0:
