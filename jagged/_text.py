@@ -42,8 +42,6 @@ def _readable(tensor: Tensor) -> bool:
 
 def _row(row: Tensor) -> str:
     shown = row[:_MOST_ELEMENTS]
-    if row.is_floating_point():
-        shown = (shown.double() * 1e4).round() / 1e4
     text = ", ".join(_element(element) for element in shown.tolist())
     rest = row.shape[0] - shown.shape[0]
     return f"[{text}{f', ... {rest} more' if rest else ''}]"
@@ -53,4 +51,4 @@ def _element(element: object) -> str:
     if isinstance(element, list):
         inner = [_element(part) for part in element[:_MOST_ELEMENTS]]
         return "[" + ", ".join(inner) + (", ...]" if len(element) > _MOST_ELEMENTS else "]")
-    return f"{element:g}" if isinstance(element, float) else str(element)
+    return f"{element:.4g}" if isinstance(element, float) else str(element)

@@ -254,6 +254,8 @@ def test_repr_shows_rows(example: JaggedTensor) -> None:
     assert "44 more rows" in long
     assert "nan" not in long
     assert len(long.splitlines()) == 8
+    small = JaggedTensor(torch.tensor([1e-5, 0.0, -1 / 3, torch.nan, 1e30]), torch.tensor([0, 5]))
+    assert repr(small).endswith("0: [1e-05, 0, -0.3333, nan, 1e+30])")
     meta = JaggedTensor(torch.empty(3, device="meta"), torch.empty(3, device="meta").long())
     assert repr(meta) == "JaggedTensor(2 rows, ? elements, float32, meta)"
 
