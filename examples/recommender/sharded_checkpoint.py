@@ -6,6 +6,7 @@ All processes must see the same file system.
 """
 
 import io
+import pickle
 import shutil
 import warnings
 from collections.abc import Iterator
@@ -13,7 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from torch.distributed.checkpoint import filesystem, metadata, state_dict_loader, state_dict_saver
+from torch.distributed.checkpoint import (
+    api,
+    filesystem,
+    metadata,
+    state_dict_loader,
+    state_dict_saver,
+)
 
 from examples.recommender import checkpoint
 from examples.recommender.checkpoint import State
@@ -62,8 +69,14 @@ class ShardedCheckpoints:
         return number
 
     def keys(self, number: int) -> dict[str, tuple[torch.Size, torch.dtype] | None]:
-        """What a checkpoint holds: shape and dtype of tensors, None for bytes."""
-        found = filesystem.FileSystemReader(self._path(number)).read_metadata().state_dict_metadata
+        """What a checkpoint holds: shape and dtype of tensors, None for bytes.
+
+        Raises:
+            checkpoint.Mismatch: files of it are missing or broken.
+        """
+        with _readable(self._path(number)):
+            reader = filesystem.FileSystemReader(self._path(number))
+            found = reader.read_metadata().state_dict_metadata
         return {
             key: (entry.size, entry.properties.dtype)
             if isinstance(entry, metadata.TensorStorageMetadata)
@@ -72,8 +85,8 @@ class ShardedCheckpoints:
         }
 
     def load(self, number: int, state: State) -> None:
-        """Read the entries that `state` has: tensors in place, bytes replaced."""
-        with _quiet():
+        """Read the entries that `state` has: tensors in place, bytes replaced; raises as `keys`."""
+        with _quiet(), _readable(self._path(number)):
             state_dict_loader.load(
                 state, storage_reader=filesystem.FileSystemReader(self._path(number))
             )
@@ -98,6 +111,20 @@ def unpacked(data: bytes) -> State:
     """What `packed` took; nothing but data is unpickled."""
     state: State = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     return state
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Name the checkpoint where files of it are missing or broken."""
+    try:
+        yield
+    except (OSError, EOFError, pickle.UnpicklingError, api.CheckpointException) as error:
+        causes = error.failures.values() if isinstance(error, api.CheckpointException) else ()
+        what = repr(next((cause for cause, _ in causes), error)).partition("\\n")[0]
+        raise checkpoint.Mismatch(
+            f"{path} cannot be read ({what}): delete it to go on from the one before, or from the "
+            "start, or restore it"
+        ) from error
 
 
 @contextmanager
