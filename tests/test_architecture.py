@@ -1,6 +1,7 @@
 """The arrows between the folders, and the habits that keep the tree readable."""
 
 import ast
+import builtins
 import inspect
 import re
 from collections.abc import Iterator
@@ -111,6 +112,18 @@ def test_eager_reads_offsets_in_one_helper() -> None:
         if re.search(r"\.(item|tolist|cpu)\(\)|\b(int|bool)\(", line)
     ]
     assert found == ["_rows.py: found: list[int] = numbers.tolist()"]
+
+
+def test_kernels_assign_no_builtin() -> None:
+    """Helion takes a name that `builtins` has for one of the host, which a kernel must not assign.
+
+    An interactive session puts `_` there, its last result, and so does every doctest.
+    """
+    taken = {"_", *dir(builtins)}
+    for path in (ROOT / "jagged" / "kernels").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                assert node.id not in taken, f"{path}:{node.lineno} assigns {node.id}"
 
 
 def test_layers_take_at_most_five_arguments() -> None:

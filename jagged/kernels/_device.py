@@ -28,6 +28,8 @@ def narrow(*matrices: Tensor) -> bool:
     The bound on the elements leaves room for `span`, which looks past the end of the tail.
     """
     for matrix in matrices:
+        if matrix.is_contiguous() and matrix.numel() < 2**27:
+            continue  # quick for most
         total = matrix.shape[0]
         if total >= 2**27 or total * matrix.stride(0) >= 2**31:
             return False
@@ -115,6 +117,18 @@ def fused(x: Any, factor: float, addend: Any) -> Any:
         is_pure=True,
         pack=1,
     )
+
+
+def add_product(acc: Any, left: Any, right: Any) -> Any:
+    """acc + left right, float32.
+
+    Of float32 operands the products of a block are added up before they join the others: one chain
+    of additions along a row loses a digit that plain torch keeps. `fused` because Triton makes
+    one chain of a product and a plain addition.
+    """
+    if left.dtype == torch.float32:
+        return fused(hl.dot(left, right), 1.0, acc)
+    return hl.dot(left, right, acc=acc)
 
 
 def exp2(x: Any) -> Any:

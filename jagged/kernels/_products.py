@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from jagged.kernels._device import add_product
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
 from jagged.tuning.space import Space, powers
@@ -86,33 +87,35 @@ def times_matrices(
 
     0 at or past `max_length` and in the capacity tail.
     """
-    total, rows, width = values.shape[0], dense.shape[0], dense.shape[2]
+    total, (rows, inner, width) = values.shape[0], dense.shape
     if total == 0 or width == 0 or rows == 0:
         return values.new_zeros(total, width)
-    values, dense = at_least_narrowest(values), at_least_narrowest(dense, 2)
+    if inner < NARROWEST or width < NARROWEST:
+        values, dense = at_least_narrowest(values), at_least_narrowest(dense, 2)
+        bias = None if bias is None else at_least_narrowest(bias)
     if dense.element_size() == 4:
         # Products without tensor cores read a matrix across its lines at half the speed.
         dense = dense.contiguous()
-    if bias is not None:
-        bias = at_least_narrowest(bias)
-    out = values.new_empty((total, dense.shape[2]))
-    config = TIMES_MATRICES.pick(values, padded_width(max(dense.shape[1:])), rows)
+    out = values.new_empty((total, max(width, NARROWEST)))
+    config = TIMES_MATRICES.pick(values, padded_width(max(inner, width, NARROWEST)), rows)
     splits = splits_of(total, rows, MANY_PROGRAMS)
     limit = limit_of(max_length)
     _times_matrices(config, values, offsets, dense, bias, out, limit, splits, config.form)
-    return out[:, :width].contiguous()
+    return out if width >= NARROWEST else out[:, :width].contiguous()
 
 
 def transposed_product(
     x: Tensor, y: Tensor, offsets: Tensor, max_length: int | None, with_sums: bool = False
 ) -> tuple[Tensor, Tensor]:
     """[B, M, N]: each row of x [T, M], transposed, times y [T, N]; sums of y [B, N], or [0]."""
-    total, rows, height, width = x.shape[0], offsets.shape[0] - 1, x.shape[1], y.shape[1]
+    (total, height), rows, width = x.shape, offsets.shape[0] - 1, y.shape[1]
     if total == 0 or rows == 0 or width == 0:
         sums_shape = (rows, width) if with_sums else (0,)
         return x.new_zeros(rows, height, width), x.new_zeros(sums_shape)
-    x, y = at_least_narrowest(x), at_least_narrowest(y)
-    shape = (rows, x.shape[1], y.shape[1])
+    narrow = height < NARROWEST or width < NARROWEST
+    if narrow:
+        x, y = at_least_narrowest(x), at_least_narrowest(y)
+    shape = (rows, max(height, NARROWEST), max(width, NARROWEST))
     out = x.new_empty(shape)
     sums = x.new_empty((rows, shape[2]) if with_sums else 0)
     config = TRANSPOSED.pick(x, padded_width(max(shape[1:])), rows)
@@ -127,6 +130,8 @@ def transposed_product(
         _combine_shares(partial.view(rows, splits, -1), out.view(rows, -1))
         if partial_sums is not None:
             _combine_shares(partial_sums, sums)
+    if not narrow:
+        return out, sums
     if with_sums:
         sums = sums[:, :width].contiguous()
     return out[:, :height, :width].contiguous(), sums
@@ -252,10 +257,10 @@ def _transposed(
     for lines, columns, split, row in hl.tile(
         [height, width, splits, rows], block_size=[None, None, 1, 1]
     ):
-        first, cut, _ = share_of(offsets, row.begin, split.begin, splits, limit)
+        first, cut, _end = share_of(offsets, row.begin, split.begin, splits, limit)
         product = hl.zeros([lines, columns], dtype=torch.float32)
         for tile in hl.tile(first, cut):
-            product = hl.dot(x[tile, lines].T, y[tile, columns], acc=product)
+            product = add_product(product, x[tile, lines].T, y[tile, columns])
         # The sums have a loop of their own, see `dense_bmm._both_gradients`.
         if sums is not None and lines.begin == 0:
             total = hl.zeros([columns], dtype=torch.float32)

@@ -61,17 +61,18 @@ def reduce_rows(values: Tensor, offsets: Tensor, table: ConfigTable, mean: bool)
     total, width = matrix.shape
     config = table.pick(values, width, rows)
     exact = values.element_size() == 4
+    if config.form != "row":
+        _reduce_rows(config, matrix, offsets, target, mean, exact)
+        return out
     pieces = min(total // rows // SPLIT_LENGTH, SPLIT_PROGRAMS // rows)
-    if pieces > 1 and config.form == "row":
+    if pieces > 1:
         dtype = torch.float64 if exact else torch.float32
         partial = torch.empty((rows, pieces, width), dtype=dtype, device=values.device)
         _reduce_pieces(config, matrix, offsets, partial, mean, exact, *config.constants.values())
         target.copy_(partial.sum(1))
-    elif config.form == "row":
+    else:
         small = narrow(matrix)
         _reduce_row(config, matrix, offsets, target, mean, small, exact, *config.constants.values())
-    else:
-        _reduce_rows(config, matrix, offsets, target, mean, exact)
     return out
 
 
@@ -195,12 +196,12 @@ def _spread_rows(
     for elements, features in hl.tile([out.size(0), width]):
         low = hl.zeros([], dtype=torch.int64)
         reach = low + rows + 1
-        for _ in hl.grid(levels):
+        for _level in hl.grid(levels):
             low, reach = descent(offsets, rows, elements.begin, low, reach)
         high = row_within(offsets, rows, elements.end - 1, low)
         row = elements.index * 0 + low
         bound = elements.index * 0 + high
-        for _ in hl.grid(bit_length(high - low)):
+        for _halving in hl.grid(bit_length(high - low)):
             row, bound = bisection(offsets, elements.index, row, bound)
         inside = row < rows
         block = hl.load(grad, [row, features], extra_mask=inside[:, None])

@@ -73,12 +73,12 @@ def _add_dense(values: Tensor, offsets: Tensor, dense: Tensor, out: Tensor, leve
     for elements, features in hl.tile([total, width]):
         low = hl.zeros([], dtype=torch.int64)
         span = low + rows + 1
-        for _ in hl.grid(levels):
+        for _level in hl.grid(levels):
             low, span = descent(offsets, rows, elements.begin, low, span)
         high = row_within(offsets, rows, elements.end - 1, low)
         row = elements.index * 0 + low
         bound = elements.index * 0 + high
-        for _ in hl.grid(bit_length(high - low)):
+        for _halving in hl.grid(bit_length(high - low)):
             row, bound = bisection(offsets, elements.index, row, bound)
         position = elements.index - hl.load(offsets, [row])
         filled = row < rows

@@ -62,7 +62,7 @@ def backward(
         grad_dense, grad_bias = transposed_product(values, grad, offsets, max_length, has_bias)
     elif has_bias:
         # The sums come with a product, here of the fewest lines, which nobody wants.
-        _, grad_bias = transposed_product(grad[:, :NARROWEST], grad, offsets, max_length, True)
+        grad_bias = transposed_product(grad[:, :NARROWEST], grad, offsets, max_length, True)[1]
     return grad_values, grad_dense, grad_bias
 
 

@@ -75,12 +75,12 @@ def _add_row(values: Tensor, offsets: Tensor, dense: Tensor, out: Tensor, levels
     for elements, features in hl.tile([total, width]):
         low = hl.zeros([], dtype=torch.int64)
         reach = low + rows + 1
-        for _ in hl.grid(levels):
+        for _level in hl.grid(levels):
             low, reach = descent(offsets, rows, elements.begin, low, reach)
         high = row_within(offsets, rows, elements.end - 1, low)
         row = elements.index * 0 + low
         bound = elements.index * 0 + high
-        for _ in hl.grid(bit_length(high - low)):
+        for _halving in hl.grid(bit_length(high - low)):
             row, bound = bisection(offsets, elements.index, row, bound)
         filled = (row < rows)[:, None]
         added = hl.load(dense, [row[:, None], features.index[None, :]], extra_mask=filled)

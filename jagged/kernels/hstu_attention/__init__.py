@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from jagged.kernels._elements import empty_like
 from jagged.kernels.hstu_attention.backward import attend_dkv, attend_dq
 from jagged.kernels.hstu_attention.bias_backward import attend_dbias
 from jagged.kernels.hstu_attention.forward import attend
@@ -86,7 +87,7 @@ def forward(
     mask = _letters(window, contextual, min_full, num_targets)
     bucket = _bucket(position_table, time_table, bucket)
     widths = _padded(q.shape[2]), _padded(v.shape[2])
-    out = torch.empty(v.shape, dtype=v.dtype, device=v.device)
+    out = empty_like(v)
     short = None if bucket else _short(FORWARD_SHORT, q, v, rows, max_length)
     if short is not None:
         block, keys = short.constants["BLOCK"], short.constants["BLOCK_K"]
@@ -251,7 +252,7 @@ def _result(like: Tensor, needed: bool, written: bool) -> Tensor:
         return like.new_empty(0)
     if not written:
         return like.new_zeros(like.shape)
-    return torch.empty(like.shape, dtype=like.dtype, device=like.device)
+    return empty_like(like)
 
 
 def _letters(window: int, contextual: int, min_full: int, num_targets: Tensor | None) -> str:

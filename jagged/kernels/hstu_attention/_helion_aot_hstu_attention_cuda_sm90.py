@@ -97,7 +97,7 @@ def autotune_attend_dq(itemsize: int, width: int, length: int) -> dict:
         {'num_warps': 4, 'num_stages': 2, 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 64}},
         {'num_warps': 4, 'num_stages': 3, 'form': 'direct', 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 32}},
         {'num_warps': 8, 'num_stages': 2, 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 32}},
-        {'num_warps': 4, 'num_stages': 2, 'constants': {'BLOCK_Q': 32, 'BLOCK_K': 32}},
+        {'num_warps': 4, 'num_stages': 1, 'constants': {'BLOCK_Q': 32, 'BLOCK_K': 32}},
         {'num_warps': 4, 'num_stages': 2, 'constants': {'BLOCK_Q': 16, 'BLOCK_K': 16}},
     ]
     return _C[key_attend_dq(itemsize, width, length)]

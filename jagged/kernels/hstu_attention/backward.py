@@ -10,6 +10,7 @@ import helion.language as hl
 import torch
 from torch import Tensor
 
+from jagged.kernels._device import add_product
 from jagged.kernels.hstu_attention.bias import key_times, next_times, relative_bias
 from jagged.kernels.hstu_attention.blocks import load_block, store_block
 from jagged.kernels.hstu_attention.mask import (
@@ -180,12 +181,12 @@ def visit_keys(
             query.unsqueeze(1), key.unsqueeze(0), query_time, key_time, position_table, time_table,
             divisor, BUCKET,
         )  # fmt: skip
-    _, slope = silu_and_slope(score, queries.dtype == torch.float32)
+    _value, slope = silu_and_slope(score, queries.dtype == torch.float32)
     score_grad = weight_grad * slope
     if MASKED:
         kept = keep(query.unsqueeze(1), key.unsqueeze(0), limit, window, contextual, min_full, MASK)
         score_grad = torch.where(kept, score_grad, 0.0)
-    return hl.dot(score_grad.to(k.dtype), keys, acc=acc)
+    return add_product(acc, score_grad.to(k.dtype), keys)
 
 
 @launchable(dot=True)
@@ -377,6 +378,6 @@ def visit_queries(
         kept = keep(query.unsqueeze(0), key.unsqueeze(1), limit, window, contextual, min_full, MASK)
         weight = torch.where(kept, weight, 0.0)
         score_grad = torch.where(kept, score_grad, 0.0)
-    dv_acc = hl.dot(weight.to(grad.dtype), grads, acc=dv_acc)
-    dk_acc = hl.dot(score_grad.to(q.dtype), queries, acc=dk_acc)
+    dv_acc = add_product(dv_acc, weight.to(grad.dtype), grads)
+    dk_acc = add_product(dk_acc, score_grad.to(q.dtype), queries)
     return dk_acc, dv_acc

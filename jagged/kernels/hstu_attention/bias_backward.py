@@ -105,7 +105,8 @@ def attend_dbias(
                     keys = load_block(k, start + key, head, key_inside, D)
                     values = load_block(v, start + key, head, key_inside, V)
                     score = hl.dot(queries, keys.T) * half + 0.5 * bias
-                    _weight, slope = silu_and_slope(score, queries.dtype == torch.float32)
+                    # Exact, since the tables are float32 as a rule, whatever q has.
+                    _value, slope = silu_and_slope(score, True)
                     pair_grad = pair_grad + hl.dot(grads, values.T) * slope
                 kept = keep(
                     query.unsqueeze(1), key.unsqueeze(0), limit, window, contextual, min_full, MASK

@@ -1,4 +1,4 @@
-"""Loads and stores of [rows, width] blocks of one head, padded to powers of two: device helpers."""
+"""Blocks of one head, [rows, width] padded to powers of two: device helpers."""
 
 from typing import Any
 

@@ -6,6 +6,7 @@ import helion.language as hl
 import torch
 from torch import Tensor
 
+from jagged.kernels._device import add_product
 from jagged.kernels.hstu_attention.bias import key_times, next_times, relative_bias
 from jagged.kernels.hstu_attention.blocks import load_block, store_block
 from jagged.kernels.hstu_attention.mask import beyond, keep, key_blocks, target_id
@@ -186,4 +187,4 @@ def visit(
         kept = keep(query.unsqueeze(1), key.unsqueeze(0), limit, window, contextual, min_full, MASK)
         score = torch.where(kept, score, 0.0)
     weight = silu(score, queries.dtype == torch.float32)
-    return hl.dot(weight.to(v.dtype), values, acc=acc)
+    return add_product(acc, weight.to(v.dtype), values)

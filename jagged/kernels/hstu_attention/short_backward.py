@@ -152,7 +152,7 @@ def visit_short_keys(
     values = load_block(v, start + key, head, inside, V)
     score = hl.dot(queries, keys.T) * half
     weight_grad = hl.dot(grads, values.T)
-    _, slope = silu_and_slope(score, queries.dtype == torch.float32)
+    _value, slope = silu_and_slope(score, queries.dtype == torch.float32)
     kept = keep(query.unsqueeze(1), key.unsqueeze(0), limit, window, contextual, min_full, MASK)
     score_grad = torch.where(kept, weight_grad * slope, 0.0)
     total: Tensor = hl.dot(score_grad.to(k.dtype), keys, acc=acc)
