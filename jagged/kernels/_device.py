@@ -36,9 +36,13 @@ def narrow(*matrices: Tensor) -> bool:
     return True
 
 
-def cut(offset: Any, is_narrow: bool) -> Any:
-    """An offset in 32 bits if `narrow`, else in 64, whatever the offsets have."""
-    return offset.to(torch.int32 if is_narrow else torch.int64)
+def number(value: Any, is_narrow: bool) -> Any:
+    """Device: an offset, a size or an argument in 32 bits if `narrow`, else in 64.
+
+    Sums with a bare argument have 64 bits, and so has every address that is built on them.
+    """
+    kind = torch.int32 if is_narrow else torch.int64
+    return value.to(kind) if isinstance(value, torch.Tensor) else hl.full([], value, dtype=kind)
 
 
 def full_block(width: int) -> int:
@@ -51,17 +55,24 @@ def span(offsets: Any, index: Any, bits: Any, total: Any, is_narrow: bool) -> tu
 
     Indices from B on are equal parts of the capacity tail; `total` counts its elements too.
     """
-    rows = offsets.size(0) - 1
-    index = index + hl.zeros([], dtype=torch.int32)
+    rows = number(offsets.size(0) - 1, is_narrow)
+    index = number(index, is_narrow)
     is_row = index < rows
-    start = cut(hl.load(offsets, [torch.where(is_row, index, rows)]), is_narrow)
-    end = cut(hl.load(offsets, [torch.where(is_row, index + 1, rows)]), is_narrow)
-    share = ((total - start) >> bits) + 1
-    place = start + (index - rows) * share
-    left = total - place
+    start = number(hl.load(offsets, [torch.where(is_row, index, rows)]), is_narrow)
+    end = number(hl.load(offsets, [torch.where(is_row, index + 1, rows)]), is_narrow)
+    tail = number(total, is_narrow) - start
+    share = (tail >> number(bits, is_narrow)) + 1
+    skipped = torch.where(is_row, 0, index - rows) * share
+    left = tail - skipped
     part = torch.where(left < share, left, share)
     length = torch.where(is_row, end - start, torch.where(part > 0, part, 0))
-    return torch.where(is_row, start, place), length, is_row
+    return start + skipped, length, is_row
+
+
+def kept_of(length: Any, is_row: Any, limit: Any, is_narrow: bool) -> Any:
+    """How many elements of a row count; 0 where it is none."""
+    limit = number(limit, is_narrow)
+    return torch.where(is_row, torch.where(length < limit, length, limit), 0)
 
 
 def whole_blocks(length: Any, block: Any) -> Any:

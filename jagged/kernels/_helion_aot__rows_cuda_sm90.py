@@ -12,6 +12,7 @@ POINTS_reduce_rows = {
     (2, 128, 4): 4,
     (2, 128, 16): 5,
     (2, 128, 64): 6,
+    (2, 128, 128): 7,
     (2, 128, 256): 7,
     (2, 128, 512): 8,
     (4, 32, 4): 0,
@@ -32,13 +33,17 @@ def key_reduce_rows(itemsize: int, width: int, length: int) -> int:
             return 0
         if length < 64:
             return 1
-        if length < 256:
-            return 2
         if width < 64:
+            if length < 256:
+                return 2
             return 3
+        if length < 128:
+            return 2
         if length < 512:
             if itemsize < 4:
                 return 7
+            if length < 256:
+                return 2
             return 11
         return 3
     if itemsize < 4:
@@ -46,7 +51,7 @@ def key_reduce_rows(itemsize: int, width: int, length: int) -> int:
             return 4
         if length < 64:
             return 5
-        if length < 256:
+        if length < 128:
             return 6
         if length < 512:
             return 7

@@ -10,7 +10,7 @@ import helion.language as hl
 import torch
 from torch import Tensor
 
-from jagged.kernels._device import cut, narrow, summand, whole_blocks
+from jagged.kernels._device import narrow, number, summand, whole_blocks
 from jagged.kernels._elements import (
     bisection,
     bit_length,
@@ -108,8 +108,8 @@ def _reduce_row(
     width = hl.specialize(values.size(1))
     step = DEEP * BLOCK
     for tile_row, features in hl.tile([rows, width], block_size=[1, None]):
-        begin = cut(offsets[tile_row.begin], NARROW)
-        length = cut(offsets[tile_row.begin + 1], NARROW) - begin
+        begin = number(offsets[tile_row.begin], NARROW)
+        length = number(offsets[tile_row.begin + 1], NARROW) - begin
         whole = whole_blocks(length, step)
         place = hl.arange(BLOCK)[:, None] + hl.arange(DEEP)[None, :] * BLOCK
         last = whole * step + place

@@ -19,6 +19,7 @@ from jagged.kernels._device import (
     exp,
     exp_over,
     finite,
+    kept_of,
     log2,
     narrow,
     span,
@@ -97,7 +98,7 @@ def _softmax_row(
     step = DEEP * BLOCK
     for tile_row, features in hl.tile([offsets.size(0) - 1 + parts, width], block_size=[1, None]):
         begin, length, is_row = span(offsets, tile_row.begin, bits, total, NARROW)
-        kept = torch.where(is_row, torch.where(length < limit, length, limit), 0)
+        kept = kept_of(length, is_row, limit, NARROW)
         whole = whole_blocks(kept, step)
         place = hl.arange(BLOCK)[:, None] + hl.arange(DEEP)[None, :] * BLOCK
         last = whole * step + place
@@ -150,7 +151,7 @@ def _softmax_rows(
     width = hl.specialize(values.size(1))
     for tile_row, features in hl.tile([offsets.size(0) - 1 + parts, width]):
         begin, length, is_row = span(offsets, tile_row.index, bits, total, NARROW)
-        kept = torch.where(is_row, torch.where(length < limit, length, limit), 0)
+        kept = kept_of(length, is_row, limit, NARROW)
         place = hl.arange(BLOCK)[None, :]
         longest = length.amax()
         if longest <= BLOCK:
@@ -210,7 +211,7 @@ def _softmax_row_backward(
     step = DEEP * BLOCK
     for tile_row, features in hl.tile([offsets.size(0) - 1 + parts, width], block_size=[1, None]):
         begin, length, is_row = span(offsets, tile_row.begin, bits, total, NARROW)
-        kept = torch.where(is_row, torch.where(length < limit, length, limit), 0)
+        kept = kept_of(length, is_row, limit, NARROW)
         whole = whole_blocks(kept, step)
         place = hl.arange(BLOCK)[:, None] + hl.arange(DEEP)[None, :] * BLOCK
         last = whole * step + place
@@ -254,7 +255,7 @@ def _softmax_rows_backward(
     width = hl.specialize(grad.size(1))
     for tile_row, features in hl.tile([offsets.size(0) - 1 + parts, width]):
         begin, length, is_row = span(offsets, tile_row.index, bits, total, NARROW)
-        kept = torch.where(is_row, torch.where(length < limit, length, limit), 0)
+        kept = kept_of(length, is_row, limit, NARROW)
         place = hl.arange(BLOCK)[None, :]
         longest = length.amax()
         if longest <= BLOCK:

@@ -113,7 +113,7 @@ class ConfigTable:
 
     def pick(self, values: Tensor, width: int, rows: int) -> Config:
         """The configuration for `values` [T, ...] of `width` features in `rows` rows."""
-        bits = (values.shape[0] // rows).bit_length() if rows else 0
+        bits = length_bits(values.shape[0], rows)
         key = (values.device, values.element_size(), width, bits)
         config = self._picked.get(key)
         if config is None:
@@ -201,9 +201,16 @@ def user_folder() -> Path | None:
 
 
 def point_of(values: Tensor, width: int, rows: int) -> Point:
-    """Where `ConfigTable.pick` looks: item size, width, mean length down to a power of two."""
-    length = values.shape[0] // rows if rows else 0
-    return values.element_size(), width, 1 << length.bit_length() >> 1
+    """Where `ConfigTable.pick` looks: item size, width, mean length to a power of two."""
+    return values.element_size(), width, 1 << length_bits(values.shape[0], rows) >> 1
+
+
+def length_bits(total: int, rows: int) -> int:
+    """Number of bits of the power of two that is nearest, on a log scale, to the mean length.
+
+    Down to one, a mean of 254 would be where one of 130 is, and one of 259 somewhere else.
+    """
+    return (total * 181 // (rows * 128)).bit_length() if rows else 0  # 181 / 128 is the root of 2
 
 
 def capability_of(device: torch.device) -> Capability:

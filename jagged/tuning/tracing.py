@@ -11,6 +11,7 @@ import torch
 
 from jagged.ops import _library
 from jagged.tuning.cases import Case, write_cases
+from jagged.tuning.configs import length_bits
 from jagged.tuning.operands import Shape
 
 
@@ -32,7 +33,7 @@ def trace(path: str | Path) -> Iterator[None]:
             for batch in batches:
                 loss(model(batch)).backward()
 
-    Calls whose number of rows, and whose mean length up to a power of two, are the same count as
+    Calls whose number of rows, and whose mean length to a power of two, are the same count as
     one, as they get the same config. Sizes are read on the host: nothing waits for the device, and
     what CUDA graphs replay is not seen. Outside nothing is recorded and nothing costs. Under
     `torch.compile`, the compiled ops are seen as well. The file is written at the end, in any case.
@@ -70,7 +71,7 @@ class _Seen:
                 op,
                 call.dtype,
                 call.rows,
-                (call.total // call.rows).bit_length(),
+                length_bits(call.total, call.rows),
                 *((name, _class(name, size)) for name, size in call.sizes.items()),
                 *call.options.items(),
             )

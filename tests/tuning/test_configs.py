@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from jagged.tuning import configs, tables
-from jagged.tuning.configs import Config, ConfigTable, use_tables
+from jagged.tuning.configs import Config, ConfigTable, point_of, use_tables
 from tests.tuning.helpers import ship
 
 POINT = (2, 128, 64)
@@ -160,8 +160,15 @@ def test_a_table_may_tell_widths_of_one_power_of_two_apart(
     assert [config.settings["num_warps"] for config in found] == [2, 16, 2]
 
 
-def test_lengths_of_one_power_of_two_share_a_lookup(table: ConfigTable, shipped: Path) -> None:
+def test_lengths_near_one_power_of_two_share_a_lookup(table: ConfigTable, shipped: Path) -> None:
     ship(shipped, 1, (9, 0))
-    for total in range(64, 128):
+    for total in range(91, 182):
         table.pick(torch.empty(total, 100), 100, 1)
     assert len(table._picked) == 1
+
+
+def test_a_mean_length_counts_as_the_nearest_power_of_two() -> None:
+    lengths = {mean: point_of(torch.empty(mean * 8, 1), 1, 8)[2] for mean in (1, 3, 90, 101, 254)}
+    assert lengths == {1: 1, 3: 4, 90: 64, 101: 128, 254: 256}
+    assert point_of(torch.empty(4, 1), 1, 8)[2] == 0  # mostly empty rows
+    assert point_of(torch.empty(0, 1), 1, 0)[2] == 0
