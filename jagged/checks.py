@@ -22,7 +22,10 @@ def shape_of(tensor: Tensor) -> str:
 def tensor(name: str, value: object) -> None:
     """`value` is a tensor."""
     if not isinstance(value, Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+        # `x.values` of another library's jagged tensor, or of a plain one.
+        method = "a method: layers take a JaggedTensor, as of JaggedTensor.from_rows or interop"
+        found = method if callable(value) else type(value).__name__
+        raise TypeError(f"{name} must be a torch.Tensor, got {found}")
 
 
 def offsets(offsets: Tensor, values: Tensor, name: str = "values") -> None:
@@ -209,6 +212,10 @@ def padding_value(value: float, values: Tensor) -> None:
         raise ValueError(
             f"padding_value must be a whole number from {least} to {most} for values of "
             f"{values.dtype}, got {value}"
+        )
+    if int(float(value)) != value:
+        raise ValueError(
+            f"padding_value must be a number that float64 holds, got {value}: it is passed as one"
         )
 
 

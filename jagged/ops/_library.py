@@ -19,7 +19,7 @@ Differentiating an op itself, and with it a second derivative through the backwa
 """
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import torch
@@ -161,8 +161,17 @@ def needs_gradient(*operands: Tensor | None) -> bool:
 
 def record(function: type[torch.autograd.Function], *args: Any) -> Tensor:
     """Call an `autograd.Function` of one result."""
+    if torch.compiler.is_compiling():
+        args = tuple(_apart(args))
     out: Tensor = function.apply(*args)  # type: ignore[no-untyped-call]
     return out
+
+
+def _apart(args: tuple[Any, ...]) -> Iterator[Any]:
+    """The arguments, a tensor that comes again as a view of itself: Dynamo takes none twice."""
+    for place, arg in enumerate(args):
+        again = isinstance(arg, Tensor) and any(arg is before for before in args[:place])
+        yield arg.view_as(arg) if again else arg
 
 
 def unit_last_stride(grad: Tensor) -> Tensor:

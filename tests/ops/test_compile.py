@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from jagged import ops
 from tests.ops.battery import (
     CASES,
     Arguments,
@@ -143,3 +144,22 @@ def test_an_op_itself_has_no_derivative(case: OpCase, device: torch.device) -> N
     out = pytree.tree_leaves(forward(*leaves))[0]
     with pytest.raises(RuntimeError, match=rf"has no derivative: call jagged\.ops\.{case.op}"):
         out.sum().backward()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, offsets: ops.jagged_bmm(x[:, 0], x[:, 0], offsets),
+        lambda x, offsets: ops.hstu_attention(x, x, x, offsets, max_length=4, scale=0.5),
+    ],
+    ids=["jagged_bmm", "hstu_attention"],
+)
+def test_one_tensor_in_two_places(call: Callable[..., Tensor], device: torch.device) -> None:
+    offsets = torch.tensor([0, 2, 5], device=device)
+    found = []
+    for run in (call, torch.compile(call, fullgraph=True, dynamic=True, backend="aot_eager")):
+        x = torch.linspace(-1, 1, 30, device=device).reshape(5, 2, 3).requires_grad_()
+        (grad,) = torch.autograd.grad(run(x, offsets).square().sum(), x)
+        found.append(grad)
+    assert found[0].norm() > 0
+    torch.testing.assert_close(found[1], found[0])

@@ -255,6 +255,12 @@ def test_parameters_of_the_norms(op: str) -> None:
         )
 
 
+def test_a_jagged_tensor_of_another_library() -> None:
+    """Its `values` and `offsets` are methods."""
+    with pytest.raises(TypeError, match=r"got a method: .* JaggedTensor\.from_rows"):
+        ops.sum(VALUES.values, OFFSETS)  # type: ignore[arg-type]
+
+
 def test_padding_values() -> None:
     integers = VALUES.to(torch.int8)
     for value in (0.5, 128, -129.0, float("nan"), float("inf")):
@@ -269,6 +275,8 @@ def test_padding_values() -> None:
     ):
         ops.to_padded(VALUES.half(), OFFSETS, 3, -1e9)
     assert ops.to_padded(VALUES.half(), OFFSETS, 3, -torch.inf).min() == -torch.inf
+    with pytest.raises(ValueError, match=r"a number that float64 holds, got 9007199254740993"):
+        ops.to_padded(VALUES.long(), OFFSETS, 3, 2**53 + 1)
     with pytest.raises(TypeError, match="padding_value must be a Python number, got Tensor"):
         ops.to_padded(VALUES, OFFSETS, 3, torch.tensor(0.0))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="padding_value must be a Python number, got NoneType"):
