@@ -18,7 +18,7 @@ def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_it_is_short_and_its_targets_exist() -> None:
-    assert len(TEXT.splitlines()) <= 150
+    assert len(TEXT.splitlines()) <= 160
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"`?make ([a-z]+)", TEXT)) <= targets
     for path in re.findall(r"`((?:jagged|bench|tests|modules)/[\w/]+\.py)`", TEXT):
