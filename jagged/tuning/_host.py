@@ -67,9 +67,8 @@ def fold(
     names = dict(function.__globals__)
     for name, site in fold.sites.items():
         names[name] = launcher(site, functools.partial(names.__setitem__, name))
-    flags = (
-        __future__.annotations.compiler_flag
-    )  # as in the generated file, which may not import their names
+    # As in the generated file, which need not import the names of its annotations.
+    flags = __future__.annotations.compiler_flag
     exec(compile(folded, inspect.getfile(function), "exec", flags), names)
     result: Callable[..., None] = names[function.__name__]
     return result
