@@ -6,6 +6,8 @@ about a microsecond and never wait for a device. Contents are checked by
 to do.
 """
 
+import inspect
+
 import torch
 from torch import Tensor
 
@@ -24,7 +26,8 @@ def tensor(name: str, value: object) -> None:
     if not isinstance(value, Tensor):
         # `x.values` of another library's jagged tensor, or of a plain one.
         method = "a method: layers take a JaggedTensor, as of JaggedTensor.from_rows or interop"
-        found = method if callable(value) else type(value).__name__
+        is_method = inspect.ismethod(value) or inspect.isbuiltin(value)
+        found = method if is_method else type(value).__name__
         raise TypeError(f"{name} must be a torch.Tensor, got {found}")
 
 

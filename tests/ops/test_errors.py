@@ -259,6 +259,8 @@ def test_a_jagged_tensor_of_another_library() -> None:
     """Its `values` and `offsets` are methods."""
     with pytest.raises(TypeError, match=r"got a method: .* JaggedTensor\.from_rows"):
         ops.sum(VALUES.values, OFFSETS)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"values must be a torch\.Tensor, got Identity$"):
+        ops.sum(torch.nn.Identity(), OFFSETS)  # type: ignore[arg-type]
 
 
 def test_padding_values() -> None:
