@@ -61,11 +61,11 @@ def fold(
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     ]
     known = {place: step for place, step in strides.items() if place[0] not in stored}
-    fold = _Fold(function.__globals__, stored, known)
-    folded = ast.fix_missing_locations(fold.visit(tree))
+    folding = _Fold(function.__globals__, stored, known)
+    folded = ast.fix_missing_locations(folding.visit(tree))
     ast.increment_lineno(folded, function.__code__.co_firstlineno - 1)
     names = dict(function.__globals__)
-    for name, site in fold.sites.items():
+    for name, site in folding.sites.items():
         names[name] = launcher(site, functools.partial(names.__setitem__, name))
     # As in the generated file, which need not import the names of its annotations.
     flags = __future__.annotations.compiler_flag
