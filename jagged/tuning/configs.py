@@ -119,7 +119,12 @@ class ConfigTable:
         if config is None:
             found = self.find(capability_of(values.device), point_of(values, width, rows))
             if found.source == "default":
-                _warn_of_default(found.path)
+                _warn_once(
+                    "default",
+                    "no configs for this GPU or an older one: kernels run with those of "
+                    f"{found.path.name} and the like, which may be slow or not fit; find some with "
+                    "python -m jagged.tuning tune",
+                )
             config = self._picked[key] = found.config
         return config
 
@@ -193,11 +198,23 @@ def use_tables(folder: str | Path | None) -> None:
 
 
 def user_folder() -> Path | None:
-    """The folder whose tables come first, if there is one."""
+    """The folder whose tables come first, if there is one.
+
+    Where HELION_HEURISTIC_DIR names none, one warning says so: the tuner may be about to make it.
+    """
     if _chosen is not None:
         return _chosen
     named = os.environ.get("HELION_HEURISTIC_DIR")
-    return Path(named) if named else None
+    if not named:
+        return None
+    if Path(named).is_dir():
+        return Path(named)
+    _warn_once(
+        f"HELION_HEURISTIC_DIR {named}",
+        f"HELION_HEURISTIC_DIR must name a folder with tables, got {named}, which is none: kernels "
+        "run with the shipped configs; make it with python -m jagged.tuning tune --out, or unset it",
+    )
+    return None
 
 
 def point_of(values: Tensor, width: int, rows: int) -> Point:
@@ -225,19 +242,12 @@ def _not_newer(
     return sorted((item for item in known.items() if item[0] <= capability), reverse=True)
 
 
-def _warn_of_default(path: Path) -> None:
-    global _warned
-    if not _warned:
-        _warned = True
-        warnings.warn(
-            f"no configs for this GPU or an older one: kernels run with those of {path.name} "
-            "and the like, which may be slow or not fit; find some with "
-            "python -m jagged.tuning tune",
-            UserWarning,
-            stacklevel=3,
-        )
+def _warn_once(about: str, message: str) -> None:
+    if about not in _warned:
+        _warned.add(about)
+        warnings.warn(message, UserWarning, stacklevel=3)
 
 
 _lock = threading.Lock()
 _chosen: Path | None = None
-_warned = False
+_warned: set[str] = set()

@@ -106,6 +106,21 @@ def test_a_folder_that_is_none_is_an_error(tmp_path: Path) -> None:
         use_tables(tmp_path / "absent")
 
 
+def test_a_named_folder_that_is_none_is_told_once(
+    table: ConfigTable, shipped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ship(shipped, 1, (9, 0))
+    monkeypatch.setattr(configs, "_warned", set())
+    monkeypatch.setenv("HELION_HEURISTIC_DIR", str(tmp_path / "absent"))
+    with pytest.warns(UserWarning, match=r"HELION_HEURISTIC_DIR must name a folder .*/absent"):
+        assert warps(table, (9, 0)) == (1, "shipped")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert warps(table, (9, 0)) == (1, "shipped")
+    ship(tmp_path / "absent", 2, (9, 0))  # the tuner has made it by now
+    assert warps(table, (9, 0)) == (2, "user")
+
+
 def test_no_table_at_all_is_an_error(table: ConfigTable) -> None:
     with pytest.raises(FileNotFoundError, match=r"no table kernel in .*made_up_cuda_sm90"):
         table.find((9, 0), POINT)
@@ -115,7 +130,7 @@ def test_the_default_warns_once(
     table: ConfigTable, shipped: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ship(shipped, 1, (9, 0))
-    monkeypatch.setattr(configs, "_warned", False)
+    monkeypatch.setattr(configs, "_warned", set())
     monkeypatch.setattr(configs, "capability_of", lambda device: (7, 5))
     values = torch.empty(64, 128)
     with pytest.warns(UserWarning, match=r"no configs for this GPU.*jagged\.tuning tune"):
