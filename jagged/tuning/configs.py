@@ -212,7 +212,7 @@ def user_folder() -> Path | None:
     _warn_once(
         f"HELION_HEURISTIC_DIR {named}",
         f"HELION_HEURISTIC_DIR must name a folder with tables, got {named}, which is none: kernels "
-        "run with the shipped configs; make it with python -m jagged.tuning tune --out, or unset it",
+        "run with the shipped configs; make it with python -m jagged.tuning tune, or unset it",
     )
     return None
 
