@@ -133,3 +133,7 @@ class BucketedBias:
                 )
             if self.timestamps is None:
                 raise ValueError("timestamps must be given with a time_table: [T] int64, got None")
+
+
+# It holds nothing but data: `torch.load` may unpickle it, which otherwise takes no classes.
+torch.serialization.add_safe_globals([HSTUMask])

@@ -410,3 +410,5 @@ pytree.register_pytree_node(
     serialized_type_name="jagged.JaggedTensor",
     flatten_with_keys_fn=_flatten_with_keys,
 )
+# It holds nothing but data: `torch.load` may unpickle it, which otherwise takes no classes.
+torch.serialization.add_safe_globals([JaggedTensor])

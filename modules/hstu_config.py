@@ -4,6 +4,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
+
 from jagged.attention import HSTUMask
 
 
@@ -200,3 +202,7 @@ class HSTUConfig:
 
     def _windows(self) -> tuple[int, ...]:
         return self.window if isinstance(self.window, tuple) else (self.window,)
+
+
+# It holds nothing but data: `torch.load` may unpickle it, which otherwise takes no classes.
+torch.serialization.add_safe_globals([HSTUConfig])

@@ -1,6 +1,7 @@
 """`JaggedTensor`: constructors, structure, row surgery, contents."""
 
 import copy
+import io
 import pickle
 from typing import Any
 
@@ -243,6 +244,24 @@ def test_copies_and_pickles(example: JaggedTensor) -> None:
     for clone in (copy.deepcopy(example), pickle.loads(pickle.dumps(example))):
         assert rows_of(clone) == rows_of(example)
         assert clone.max_length == 4
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["alone", "in a checkpoint"])
+def test_is_loaded_as_data_by_torch(inside: bool) -> None:
+    """`torch.load` as it is by default, which unpickles nothing but data."""
+    values, weights = torch.randn(7, 2, dtype=torch.bfloat16), torch.arange(7)
+    x = JaggedTensor(values, torch.tensor([0, 2, 2, 6], dtype=torch.int32), 5, weights)
+    file = io.BytesIO()
+    torch.save({"step": 3, "history": [x]} if inside else x, file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=True)
+    again = loaded["history"][0] if inside else loaded
+    assert isinstance(again, JaggedTensor)
+    assert again.validate().max_length == 5
+    assert again.weights is not None
+    for got, want in ((again.values, values), (again.offsets, x.offsets), (again.weights, weights)):
+        assert torch.equal(got, want)
+        assert got.dtype == want.dtype
 
 
 def test_repr_shows_rows(example: JaggedTensor) -> None:

@@ -2,10 +2,12 @@
 
 import copy
 import dataclasses
+import io
 import pickle
 from typing import Any
 
 import pytest
+import torch
 
 from jagged import HSTUMask
 from jagged.modules import HSTUConfig
@@ -90,6 +92,15 @@ def test_copies_are_equal() -> None:
     assert pickle.loads(pickle.dumps(config)) == config
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.dropout = 0.1  # type: ignore[misc]
+
+
+def test_a_checkpoint_with_a_config_is_loaded_as_data() -> None:
+    config = HSTUConfig.production(**SHAPE, num_layers=2, window=(3, 0))
+    file = io.BytesIO()
+    torch.save({"config": config, "mask": HSTUMask(window=2)}, file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=True)
+    assert loaded == {"config": config, "mask": HSTUMask(window=2)}
 
 
 @pytest.mark.parametrize(
