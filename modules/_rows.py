@@ -11,6 +11,23 @@ from torch import Tensor
 from jagged.layout import JaggedTensor
 
 
+def check_jagged(name: str, value: object) -> None:
+    """`value` is what layers take.
+
+    Raises:
+        TypeError: a plain tensor, a pair of tensors, another library's jagged tensor, ...
+    """
+    if isinstance(value, JaggedTensor):
+        return
+    nested = isinstance(value, Tensor) and value.is_nested
+    found = "a nested tensor" if nested else f"{type(value).__module__}.{type(value).__name__}"
+    raise TypeError(
+        f"{name} must be a jagged.JaggedTensor, got {found.removeprefix('builtins.')}: build one "
+        "with JaggedTensor(values, offsets) or JaggedTensor.from_padded(dense, lengths), or "
+        "convert one with jagged.interop.nested.from_nested or interop.torchrec.from_torchrec"
+    )
+
+
 def num_rows(x: JaggedTensor) -> int:
     """B. `len(x)` would make a plain int of what torch.export keeps open."""
     return x.offsets.shape[0] - 1

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from jagged import ops
 from jagged.layout import JaggedTensor
-from jagged.modules._rows import longest, to_autocast
+from jagged.modules._rows import check_jagged, longest, to_autocast
 from jagged.modules.bias import RelativeBias
 from jagged.modules.hstu_config import HSTUConfig
 
@@ -72,6 +72,8 @@ class HSTUAttention(nn.Module):
                 themselves and nobody else sees.
             timestamps: [T] int64, where the config has `time_buckets`.
         """
+        for name, operand in (("q", q), ("k", k), ("v", v)):
+            check_jagged(name, operand)
         out = self.attend(
             q.values,
             k.values,

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from jagged import ops
 from jagged.layout import JaggedTensor
-from jagged.modules._rows import is_element, promote, zero_tail
+from jagged.modules._rows import check_jagged, is_element, promote, zero_tail
 
 
 class JaggedSoftmax(nn.Module):
@@ -25,6 +25,7 @@ class JaggedSoftmax(nn.Module):
         self.max_length = max_length
 
     def forward(self, x: JaggedTensor) -> JaggedTensor:
+        check_jagged("x", x)
         return x.with_values(ops.softmax(x.values, x.offsets, self.max_length))
 
     def extra_repr(self) -> str:
@@ -49,6 +50,7 @@ class JaggedDenseAdd(nn.Module):
         self.result = result
 
     def forward(self, x: JaggedTensor, dense: Tensor) -> JaggedTensor | Tensor:
+        check_jagged("x", x)
         values, dense = promote(x.values, dense)
         if self.result == "padded":
             return ops.padded_add(values, x.offsets, dense)
@@ -65,6 +67,7 @@ class JaggedRowAdd(nn.Module):
     """
 
     def forward(self, x: JaggedTensor, dense: Tensor) -> JaggedTensor:
+        check_jagged("x", x)
         values, dense = promote(x.values, dense)
         return x.with_values(ops.row_add(values, x.offsets, dense))
 
@@ -86,6 +89,7 @@ class JaggedDropout(nn.Module):
         self.p = p
 
     def forward(self, x: JaggedTensor) -> JaggedTensor:
+        check_jagged("x", x)
         values = nn.functional.dropout(x.values, self.p, self.training)
         return x.with_values(zero_tail(values, is_element(x)))
 

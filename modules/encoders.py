@@ -8,7 +8,14 @@ from torch import Tensor, nn
 
 from jagged import checks
 from jagged.layout import JaggedTensor
-from jagged.modules._rows import history_lengths, is_element, num_rows, spread, zero_tail
+from jagged.modules._rows import (
+    check_jagged,
+    history_lengths,
+    is_element,
+    num_rows,
+    spread,
+    zero_tail,
+)
 
 
 class PositionEncoder(nn.Module):
@@ -75,6 +82,7 @@ class PositionEncoder(nn.Module):
 
     def forward(self, x: JaggedTensor, num_targets: Tensor | None = None) -> JaggedTensor:
         """Add the vectors; `num_targets` [B] are the last elements of each row, integers."""
+        check_jagged("x", x)
         return _add_rows_of(self.weight, self.positions(x, num_targets), x)
 
     def extra_repr(self) -> str:
@@ -144,6 +152,7 @@ class TimestampEncoder(nn.Module):
 
     def forward(self, x: JaggedTensor, timestamps: Tensor) -> JaggedTensor:
         """Add the vectors; `timestamps` [T], integers."""
+        check_jagged("x", x)
         return _add_rows_of(self.weight, self.buckets(x, timestamps), x)
 
     def extra_repr(self) -> str:

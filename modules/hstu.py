@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from jagged import checks, ops
 from jagged.layout import JaggedTensor
-from jagged.modules._rows import is_element, longest, zero_tail
+from jagged.modules._rows import check_jagged, is_element, longest, zero_tail
 from jagged.modules.attention import HSTUAttention
 from jagged.modules.hstu_config import HSTUConfig
 from jagged.modules.norm import HeadLayerNorm, TokenLayerNorm
@@ -103,6 +103,7 @@ class HSTULayer(nn.Module):
                 no layer reads the tail of x but for adding to it, and where the last one's is
                 cleared, the gradients there are 0 in all of them.
         """
+        check_jagged("x", x)
         config, total = self.config, x.values.shape[0]
         checks.shape("x.values", x.values, (total, config.embedding_dim), "[T, embedding_dim]")
         # The norm leaves 0 in the tail, so that nothing below it meets what the tail of x held.

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from jagged import checks, ops
 from jagged.layout import JaggedTensor
-from jagged.modules._rows import is_element, num_rows, to_autocast, zero_tail
+from jagged.modules._rows import check_jagged, is_element, num_rows, to_autocast, zero_tail
 
 
 class JaggedLinear(nn.Module):
@@ -53,6 +53,7 @@ class JaggedLinear(nn.Module):
             nn.init.uniform_(self.bias, -bound, bound)
 
     def forward(self, x: JaggedTensor) -> JaggedTensor:
+        check_jagged("x", x)
         checks.shape("x.values", x.values, (None, self.in_features), "[T, in_features]")
         valid = is_element(x)
         out = nn.functional.linear(zero_tail(x.values, valid), self.weight, self.bias)
@@ -133,6 +134,7 @@ class PerRowLinear(nn.Module):
             context: c [B, C]; with `context_dim=None` the weights W [B, K, N].
             row_bias: b [B, N] or None, only with `context_dim=None`.
         """
+        check_jagged("x", x)
         rows = num_rows(x)
         if self.to_weight is None:
             weight = context
@@ -177,6 +179,7 @@ class JaggedBMM(nn.Module):
         self.max_length = max_length
 
     def forward(self, x: JaggedTensor, y: JaggedTensor | Tensor) -> JaggedTensor | Tensor:
+        check_jagged("x", x)
         left = to_autocast(x.values)
         if isinstance(y, JaggedTensor):
             right = to_autocast(y.values)

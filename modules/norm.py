@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from jagged import checks, ops
 from jagged.layout import JaggedTensor
-from jagged.modules._rows import zero_tail
+from jagged.modules._rows import check_jagged, zero_tail
 
 
 class _Norm(nn.Module):
@@ -83,6 +83,7 @@ class JaggedLayerNorm(_Norm):
         super().__init__(embedding_dim, eps, affine, bias, device, dtype)
 
     def forward(self, x: JaggedTensor) -> JaggedTensor:
+        check_jagged("x", x)
         checks.shape("x.values", x.values, (None, self.size), "[T, embedding_dim]")
         return x.with_values(ops.layer_norm(x.values, x.offsets, self.weight, self.bias, self.eps))
 
@@ -116,6 +117,7 @@ class TokenLayerNorm(_Norm):
         super().__init__(embedding_dim, eps, affine, bias, device, dtype)
 
     def forward(self, x: JaggedTensor) -> JaggedTensor:
+        check_jagged("x", x)
         return x.with_values(self.normalise(x.values, x.offsets))
 
     def normalise(self, values: Tensor, offsets: Tensor) -> Tensor:
@@ -153,6 +155,7 @@ class HeadLayerNorm(_Norm):
         super().__init__(num_heads, eps, affine, bias, device, dtype)
 
     def forward(self, x: JaggedTensor) -> JaggedTensor:
+        check_jagged("x", x)
         return x.with_values(self.normalise(x.values, x.offsets))
 
     def normalise(self, values: Tensor, offsets: Tensor) -> Tensor:

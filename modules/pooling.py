@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from jagged import checks, ops
 from jagged.layout import JaggedTensor
-from jagged.modules._rows import is_element, zero_tail
+from jagged.modules._rows import check_jagged, is_element, zero_tail
 
 
 class SumPooling(nn.Module):
@@ -15,6 +15,7 @@ class SumPooling(nn.Module):
     """
 
     def forward(self, x: JaggedTensor) -> Tensor:
+        check_jagged("x", x)
         return ops.sum(x.values, x.offsets)
 
 
@@ -25,6 +26,7 @@ class MeanPooling(nn.Module):
     """
 
     def forward(self, x: JaggedTensor) -> Tensor:
+        check_jagged("x", x)
         return ops.mean(x.values, x.offsets)
 
 
@@ -77,6 +79,7 @@ class AttentionPooling(nn.Module):
         nn.init.normal_(self.query)
 
     def forward(self, x: JaggedTensor) -> Tensor:
+        check_jagged("x", x)
         total = x.values.shape[0]
         checks.shape("x.values", x.values, (total, self.embedding_dim), "[T, embedding_dim]")
         values = zero_tail(x.values, is_element(x)).reshape(total, *self.query.shape)

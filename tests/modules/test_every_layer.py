@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+import random
 
 import pytest
 import torch
@@ -10,7 +11,9 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from jagged import JaggedTensor, modules
-from tests.modules.catalogue import CASES, NAMES, Batch, Case, call, is_jagged
+from jagged.interop.nested import to_nested
+from jagged.testing import random_jagged
+from tests.modules.catalogue import CASES, NAMES, SHAPE, Batch, Case, call, is_jagged
 
 LENGTHS = [3, 0, 5, 1]
 every_layer = pytest.mark.parametrize("case", CASES, ids=NAMES)
@@ -98,6 +101,34 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(case: Case) -> None:
         mixed[name][third] = leaf[third]
     third = slice(bounds[2], bounds[3])
     assert torch.equal(call(layer, batch.with_leaves(mixed))[third], out[third])
+
+
+@every_layer
+def test_what_is_no_jagged_tensor(case: Case) -> None:
+    layer, batch = case.layer(), case.batch(LENGTHS)
+    x = batch.arguments["x"]
+    for got, name in (
+        (x.values, r"torch\.Tensor"),
+        ((x.values, x.offsets), "tuple"),
+        (to_nested(x), "a nested tensor"),
+        (random.Random(), r"random\.Random"),
+        (None, "NoneType"),
+    ):
+        message = rf"x must be a jagged\.JaggedTensor, got {name}: build .*\(values, offsets\)"
+        with pytest.raises(TypeError, match=message):
+            layer(**{**batch.arguments, "x": got})
+
+
+def test_attention_of_what_is_no_jagged_tensor() -> None:
+    layer = modules.HSTUAttention(modules.HSTUConfig.production(**SHAPE))
+    q, v = random_jagged(LENGTHS, 2, 3), random_jagged(LENGTHS, 2, 4)
+    for arguments, name in (
+        ((q.values, q, v), "q"),
+        ((q, q.values, v), "k"),
+        ((q, q, v.values), "v"),
+    ):
+        with pytest.raises(TypeError, match=f"{name} must be a jagged"):
+            layer(*arguments)
 
 
 @every_layer
