@@ -2,12 +2,14 @@
 
 Lookup, HSTU layers, softmax over sampled negatives, backward pass, AdamW; bfloat16 autocast. The
 padded model has the same parameters and, before anything is timed, the same loss and gradients on
-some of the rows. Only its layers see padding: lookup and loss run on the events alone in both. Its
-rows are all as long as the model allows, so that torch.compile has constant sizes; the longest of
-1024 rows is hardly shorter.
+some of the rows. It pads in each of the ways of `bench.padded_hstu`, the ratio is to the fastest of
+them under torch.compile. The loss is taken of the events alone in all. Padded rows are as long as
+the model allows, so that torch.compile has constant sizes; the longest of 1024 rows is hardly
+shorter.
 
-A line appears as soon as a provider is measured, the important ones first. Another process fills
-torch.compile's cache meanwhile; where it fails, the compiled padded model has no time.
+A line appears as soon as a provider is measured, the important ones first. Other processes fill
+torch.compile's cache meanwhile, one for each compiled padded model; where one fails, that model has
+no time.
 """
 
 import argparse
@@ -27,7 +29,7 @@ from torch import Tensor, nn
 
 from bench import rows as results
 from bench.measure import describe, quiet, refuse_waiting
-from bench.padded_hstu import PaddedHSTU
+from bench.padded_hstu import FORMS, PaddedModel
 from bench.report import markdown
 from bench.rows import Machine, Row
 from bench.shapes import Law, skew, uniform
@@ -35,12 +37,15 @@ from examples.recommender.captured import CapturedStep
 from examples.recommender.model import NextItemModel, hstu_encoder
 from examples.recommender.settings import Settings
 from jagged import JaggedTensor
-from jagged.modules import HSTUStack
 from jagged.tuning.timing import Stopwatch, peak_memory
 
-BASELINE = "torch-padded-compile"
-USUAL = ("jagged", "jagged-graph", BASELINE, "torch-padded")
-PROVIDERS = (*USUAL, "jagged-compile")
+EAGER = tuple(f"torch-padded-{form}" for form in FORMS)
+COMPILED = tuple(f"{padded}-compile" for padded in EAGER)
+TUNED = tuple(f"{padded}-autotune" for padded in EAGER)
+USUAL = ("jagged", "jagged-graph", *COMPILED, *EAGER)
+PROVIDERS = (*USUAL, "jagged-compile", *TUNED)
+# What torch.compile is told, by the last word of a provider's name.
+COMPILE_MODES: dict[str, str | None] = {"compile": None, "autotune": "max-autotune-no-cudagraphs"}
 LAWS: dict[str, Law] = {"skew": skew, "uniform": uniform()}
 CHECKED_ROWS = 32
 # Of the loss and of all gradients together, against float32: what bfloat16 may lose.
@@ -118,19 +123,21 @@ class Training:
         self.provider = provider
         self.sizes = sizes
         self.cuda = device.type == "cuda"
-        self.model = copy.deepcopy(model)
-        if "padded" in provider:
-            assert isinstance(self.model.encoder, HSTUStack)
-            self.model.encoder = PaddedHSTU(self.model.encoder)
+        words = provider.split("-")
+        own = copy.deepcopy(model)
+        self.model = PaddedModel(own, words[2]) if words[0] == "torch" else own
         self.function: nn.Module | Any = self.model
-        if provider.endswith("-compile"):
-            self.function = torch.compile(self.model, fullgraph=True, dynamic=False)
+        self.compiled = words[-1] in COMPILE_MODES
+        if self.compiled:
+            self.function = torch.compile(
+                self.model, fullgraph=True, dynamic=False, mode=COMPILE_MODES[words[-1]]
+            )
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=1e-4, fused=True, capturable=self.cuda
         )
 
     def loss(self, problem: Problem) -> Tensor:
-        if self.provider.endswith("-compile"):
+        if self.compiled:
             # Batches differ in their elements alone: the padded layers have constant sizes.
             for tensor in (problem.batch.values, problem.batch.weights):
                 torch._dynamo.mark_dynamic(tensor, 0)
@@ -165,9 +172,7 @@ def exact(model: NextItemModel, problem: Problem) -> list[Tensor]:
     """Loss and gradients of the padded model in float32, without autocast and compiler."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
-    padded = copy.deepcopy(model)
-    assert isinstance(padded.encoder, HSTUStack)
-    padded.encoder = PaddedHSTU(padded.encoder)
+    padded = PaddedModel(copy.deepcopy(model), "copy")
     loss = padded(problem.batch, problem.negatives)
     gradients = torch.autograd.grad(loss, list(padded.parameters()))
     torch.set_float32_matmul_precision(before)
@@ -210,12 +215,12 @@ def measure(
     stopwatch: Stopwatch,
     sizes: Sizes,
     providers: Sequence[str],
-    join: Callable[[], int] = lambda: 0,
+    join: Callable[[str], int] = lambda _: 0,
 ) -> Iterator[Row]:
     """A row for each provider and law, as soon as it is known.
 
-    `join` waits for the process that compiles `BASELINE` ahead and returns its exit code; nothing
-    is timed while it runs.
+    `join` waits for the processes that compile ahead, since nothing is timed while they run, and
+    returns the exit code of the one that compiles this provider, or 0.
     """
     device = stopwatch.device
     model = model_of(sizes, device)
@@ -232,12 +237,12 @@ def measure(
                 with quiet():
                     # Every provider meets this law with the weights that the exact model has.
                     training.model.load_state_dict(weights_for(training.model, model))
-                    if training.provider == BASELINE and join() != 0:
-                        raise RuntimeError(f"the process that compiles it ended with code {join()}")
+                    if training.compiled and (code := join(training.provider)) != 0:
+                        raise RuntimeError(f"the process that compiles it ended with code {code}")
                     error = check(training, part, wanted)
                     call = training.call(problem)
                     call()
-                    join()
+                    join(training.provider)
                     refuse_waiting(call, device)
                     # A graph keeps its memory between steps: nothing would show.
                     graph = training.provider.endswith("-graph")
@@ -259,17 +264,17 @@ def measure(
                 torch.cuda.empty_cache()
 
 
-def compile_baseline(sizes: Sizes, device: torch.device) -> None:
-    """Run the compiled model once, so that another process finds its code in the cache."""
+def compile_ahead(provider: str, sizes: Sizes, device: torch.device) -> None:
+    """Run a compiled model once, so that another process finds its code in the cache."""
     model = model_of(sizes, device)
     problem = Problem.draw(LAWS["skew"], sizes, device)
-    training = Training(BASELINE, model, sizes)
+    training = Training(provider, model, sizes)
     with quiet():
         check(training, problem.emptied(CHECKED_ROWS), exact(model, problem.part(CHECKED_ROWS)))
 
 
 def weights_for(model: nn.Module, source: NextItemModel) -> dict[str, Tensor]:
-    """The state of `source` under the names of `model`, whose stack may be inside another module.
+    """The state of `source` under the names of `model`, which may be a module around such a one.
 
     Both have the same parameters in the same order.
     """
@@ -277,14 +282,18 @@ def weights_for(model: nn.Module, source: NextItemModel) -> dict[str, Tensor]:
 
 
 def table(rows: Sequence[Row], sizes: Sizes) -> str:
-    """Markdown: a line for each provider and law, with its speed-up over the padded model."""
+    """Markdown: a line for each provider and law, with its speed-up over the padded model.
+
+    That is the fastest compiled one of the law; where one failed it is not known.
+    """
     lines = []
     for row in rows:
         if row.p50_ms is None:
             lines.append([row.shape, row.provider, "failed", *[""] * 5, row.error])
             continue
-        base = [r for r in rows if r.shape == row.shape and r.provider == BASELINE and r.p50_ms]
-        ratio = f"{milliseconds(base[0]) / milliseconds(row):.2f}x" if base else ""
+        base = [r for r in rows if r.shape == row.shape and r.provider in (*COMPILED, *TUNED)]
+        known = base and all(r.p50_ms is not None for r in base)
+        ratio = f"{min(map(milliseconds, base)) / milliseconds(row):.2f}x" if known else ""
         memory = "" if row.peak_mib is None else f"{row.peak_mib / 1024:.2f}"
         host = "" if row.host_us is None else f"{row.host_us / 1e3:.2f}"
         rate = sizes.rows / milliseconds(row) * 1e3
@@ -294,7 +303,7 @@ def table(rows: Sequence[Row], sizes: Sizes) -> str:
                 *(ratio, memory, row.error, ""),
             ]
         )
-    heading = ["rows", "provider", "device ms", "host ms", "sequences/s", f"over {BASELINE}"]
+    heading = ["rows", "provider", "device ms", "host ms", "sequences/s", "over padded"]
     return markdown([*heading, "peak GiB", "loss error", ""], lines, left=2)
 
 
@@ -312,13 +321,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="extend",
         nargs="+",
         choices=PROVIDERS,
-        help="these (default: all but jagged-compile, which takes another minute to compile)",
+        help=f"these (default: {', '.join(USUAL)}; the others take minutes to compile); each "
+        "compiled padded model takes the memory of its step while all are compiled",
     )
     parser.add_argument("--rows", type=int, help=f"rows of a batch (default: {GPU.rows})")
     parser.add_argument("--budget-ms", type=float, default=300.0, help="sampling time of a step")
     parser.add_argument("--out", type=Path, help="folder of a CSV to append to: bench/results")
     parser.add_argument("--commit", help="what to call this state (default: the commit of git)")
-    parser.add_argument("--fill-cache", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--fill-cache", choices=(*COMPILED, *TUNED), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if not options.cpu and not torch.cuda.is_available():
         parser.error("there is no CUDA device: give --cpu to measure the CPU with small sizes")
@@ -328,23 +338,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sizes = dataclasses.replace(sizes, rows=options.rows)
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")  # TF32 for the scores, which are in float32
-    if options.fill_cache:
-        compile_baseline(sizes, device)
+    if options.fill_cache is not None:
+        compile_ahead(options.fill_cache, sizes, device)
         return 0
-    usable = [p for p in PROVIDERS if not (options.cpu and p.endswith(("-graph", "-compile")))]
+    no_cpu = ("-graph", *(f"-{way}" for way in COMPILE_MODES))
+    usable = [p for p in PROVIDERS if not (options.cpu and p.endswith(no_cpu))]
     providers = [p for p in usable if p in (options.provider or USUAL)]
     date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     machine = results.machine(device, options.commit, date)
     path = None if options.out is None else options.out / results.file_name(machine)
     started = time.perf_counter()
-    helper = None
-    if BASELINE in providers:
-        own = [sys.executable, "-m", "bench.train_step", "--fill-cache", "--rows", str(sizes.rows)]
-        helper = subprocess.Popen(own)
+    own = [sys.executable, "-m", "bench.train_step", "--rows", str(sizes.rows), "--fill-cache"]
+    helpers = {p: subprocess.Popen([*own, p]) for p in providers if p in (*COMPILED, *TUNED)}
+
+    def join(provider: str) -> int:
+        codes = {name: helper.wait() for name, helper in helpers.items()}
+        return codes.get(provider, 0)
+
     stopwatch = Stopwatch(device, budget_ms=options.budget_ms)
     stopwatch.warm()
     rows = []
-    join = (lambda: 0) if helper is None else helper.wait
     try:
         for row in measure(machine, stopwatch, sizes, providers, join):
             rows.append(row)
@@ -352,7 +365,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if path is not None:
                 results.write(path, [row])
     finally:
-        if helper is not None:
+        for helper in helpers.values():
             helper.kill()
             helper.wait()
     print(f"\n{table(rows, sizes)}")
