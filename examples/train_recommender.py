@@ -59,11 +59,14 @@ def main(arguments: list[str] | None = None) -> list[TestRecord]:
             folder = Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{sequences.name}"
         folder, resume = world.same((folder, resume))
         if world.first:
-            if not resume:
-                # Under torchrun every process has a GPU of its own: only the kind is a setting.
-                used = device.type if world.launched else str(device)
-                start_folder(folder, dataclasses.replace(settings, device=used))
-            exits.write_status(folder, None, "running, or killed")
+            try:
+                if not resume:
+                    # Under torchrun every process has a GPU of its own: only the kind is a setting.
+                    used = device.type if world.launched else str(device)
+                    start_folder(folder, dataclasses.replace(settings, device=used))
+                exits.write_status(folder, None, "running, or killed")
+            except OSError as error:
+                raise SystemExit(f"train_recommender: {error}") from error
             print(describe(sequences, split, device, world, folder))
         world.wait()
         try:
@@ -176,10 +179,7 @@ def make_trainer(
 
 def start_folder(folder: Path, settings: Settings) -> None:
     """Make an empty run folder that knows its settings."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SystemExit(f"train_recommender: {error}") from error
+    folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise SystemExit(
             f"train_recommender: {folder} is not empty: continue that run with --resume {folder}, "

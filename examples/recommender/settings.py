@@ -3,11 +3,13 @@
 import argparse
 import dataclasses
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from examples.recommender.presets import PRESETS
+from examples.recommender.synthetic import NUM_GENRES
 
 MODELS = ("hstu", "sasrec")
 
@@ -62,12 +64,21 @@ class Settings:
             "epochs",
             "threads",
             "log_steps",
+            "synthetic_users",
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         for name in ("window", "weight_decay", "checkpoint_steps"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(
+                    f"{name} must not be negative or infinite, got {getattr(self, name)}"
+                )
+        if self.synthetic_items < NUM_GENRES:
+            raise ValueError(
+                f"synthetic_items must be at least {NUM_GENRES}, got {self.synthetic_items}"
+            )
+        if not -(2**63) <= self.seed < 2**63:
+            raise ValueError(f"seed must be in -2**63..2**63 - 1, got {self.seed}")
         if self.width % self.heads != 0:
             raise ValueError(f"heads must divide width {self.width}, got {self.heads}")
         if self.token_budget < self.max_length:
@@ -84,8 +95,8 @@ class Settings:
             "table_learning_rate",
             "horizon_decay",
         ):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}")
         if self.repeat_bias and self.loss != "full":
             raise ValueError(f"repeat_bias is learned by the full loss alone, got {self.loss}")
         if self.tables == "sharded" and self.loss == "full":
@@ -166,6 +177,7 @@ def parse(arguments: list[str] | None) -> tuple[Settings, Path | None, bool]:
     """The settings, the run folder (None: make a new one), and whether to continue there."""
     parser = argparse.ArgumentParser(
         prog="train_recommender",
+        usage="%(prog)s [--data FILE] [--out FOLDER] [options: see --help]",
         description="Train an HSTU next-item recommender beside two baselines.",
     )
     parser.add_argument("--out", type=Path, help="run folder (default: runs/TIME-DATA)")
@@ -231,7 +243,7 @@ def parse(arguments: list[str] | None) -> tuple[Settings, Path | None, bool]:
 def _read(parser: argparse.ArgumentParser, file: Path) -> Settings:
     try:
         return Settings.from_json(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (OSError, TypeError, ValueError) as error:
         parser.error(f"{file}: {error}")
 
 

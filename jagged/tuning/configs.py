@@ -200,7 +200,8 @@ def use_tables(folder: str | Path | None) -> None:
 def user_folder() -> Path | None:
     """The folder whose tables come first, if there is one.
 
-    Where HELION_HEURISTIC_DIR names none, one warning says so: the tuner may be about to make it.
+    Where HELION_HEURISTIC_DIR names none, one warning says so and the shipped tables serve: they
+    decide how fast a kernel is, never what it gives.
     """
     if _chosen is not None:
         return _chosen

@@ -212,9 +212,14 @@ def test_errors_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
         (["--heads", "3"], "heads must divide width 64, got 3"),
         (["--token-budget", "10"], "token_budget must hold a row of max_length 200, got 10"),
         (["--dropout", "1"], "dropout must be in [0, 1), got 1.0"),
-        (["--temperature", "0"], "temperature must be positive, got 0.0"),
-        (["--window", "-1"], "window must not be negative, got -1"),
-        (["--weight-decay", "-0.1"], "weight_decay must not be negative, got -0.1"),
+        (["--temperature", "0"], "temperature must be positive and finite, got 0.0"),
+        (["--temperature", "inf"], "temperature must be positive and finite, got inf"),
+        (["--weight-decay", "inf"], "weight_decay must not be negative or infinite, got inf"),
+        (["--synthetic-users", "0"], "synthetic_users must be at least 1, got 0"),
+        (["--synthetic-items", "3"], "synthetic_items must be at least 16, got 3"),
+        (["--seed", str(2**64)], f"seed must be in -2**63..2**63 - 1, got {2**64}"),
+        (["--window", "-1"], "window must not be negative or infinite, got -1"),
+        (["--weight-decay", "-0.1"], "weight_decay must not be negative or infinite, got -0.1"),
         (["--models", "bert"], "invalid choice: 'bert'"),
         (["--resume", str(tmp_path)], "--resume must name a run folder, but there is no"),
         (
@@ -224,7 +229,28 @@ def test_errors_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     ):
         with pytest.raises(SystemExit):
             parse(arguments)
-        assert message in capsys.readouterr().err
+        found = capsys.readouterr().err
+        assert message in found
+        assert len(found.splitlines()) == 2, "the usage and what is wrong, a line each"
+
+
+def test_a_folder_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(path: Path, text: str) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    data = tmp_path / "events.txt"
+    data.write_text("1 2 3 4 5 6\n")  # one user is enough
+    run = ["--data", str(data), "--out", str(tmp_path / "run"), "--epochs", "1", "--device", "cpu"]
+    with monkeypatch.context() as context:
+        context.setattr(checkpoint, "write_text", refuse)
+        with pytest.raises(SystemExit, match=r"train_recommender: .*denied: '.*settings\.json'"):
+            train_recommender.main(run)
+    train_recommender.main(run)
+    monkeypatch.setattr(checkpoint, "write_text", refuse)
+    with pytest.raises(SystemExit, match=r"train_recommender: .*denied: '.*status\.json'"):
+        train_recommender.main(["--resume", str(tmp_path / "run")])
 
 
 def test_settings_survive_a_file() -> None:
@@ -240,6 +266,8 @@ def test_settings_of_another_version_are_refused(
         ('{"models": ["hstu"], "gone": 1}', "this program does not know, got gone"),
         ('{"width": 8}', "settings must have models"),
         ("{", "Expecting property name"),
+        ("3", "'int' object is not iterable"),
+        ('{"models": ["hstu"], "epochs": "two"}', "not supported between"),
     ):
         file.write_text(text)
         for arguments in (
