@@ -1,6 +1,8 @@
 # Every target works on a fresh machine: it creates .venv and installs what it needs there.
 PYTHON ?= python3
 DATA ?=
+# The recipe reads it as a variable of the shell: a path may have quotes.
+export DATA
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # A CUDA build of torch brings its own Triton; the CPU build needs one for the kernel tests.
@@ -37,7 +39,7 @@ help:  ## print every target
 comma := ,
 
 demo: .venv/.demo  ## train a small HSTU recommender: synthetic data, or DATA=path/to/file
-	$(BIN)/python -m examples.train_recommender $(if $(DATA),--data '$(DATA)') $(ARGS)
+	$(BIN)/python -m examples.train_recommender $(if $(DATA),--data "$$DATA") $(ARGS)
 
 test: .venv/.test  ## install what the tests need and run them
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
