@@ -64,7 +64,7 @@ class NextItemModel(nn.Module):
         """The loss, a scalar: softmax cross-entropy of the next items, mean over all events.
 
         Args:
-            negatives: items for the sampled losses; drawn here where none are given.
+            negatives: [N] items for the sampled losses, that all events share.
             events: what the sum over the batch is divided by, instead of its own number of events:
                 for a part of a larger batch.
         """
@@ -123,7 +123,7 @@ class NextItemModel(nn.Module):
         """
         if self.settings.loss != "full":
             if negatives is None:
-                negatives = self._negatives(targets[:, 0], shares[:, 0] > 0)
+                raise ValueError(f"negatives must be given for the {self.settings.loss} loss")
             vectors = self.item_vectors(targets), self.item_vectors(negatives)
             return self.sampled_loss(states, targets, shares, negatives, *vectors, events=events)
         # In float32 whatever autocast says: scores are divided by a small temperature.
@@ -172,14 +172,6 @@ class NextItemModel(nn.Module):
             return None
         longest = self.settings.max_length if rows.max_length is None else rows.max_length
         return past_items(rows, longest)
-
-    def _negatives(self, targets: Tensor, events: Tensor) -> Tensor:
-        """[negatives] items shared by all events of the batch; `events` [T] bool are not tail."""
-        size = (self.settings.negatives,)
-        if self.settings.loss == "uniform":
-            return torch.randint(self.num_items, size, device=targets.device)
-        drawn = torch.rand(size, device=targets.device, dtype=torch.float64) * events.sum()
-        return targets[drawn.long()]  # the tail is at the end
 
 
 def dense_parameters(model: nn.Module) -> dict[str, nn.Parameter]:

@@ -13,9 +13,8 @@ from examples.recommender.train import parameter_groups
 from jagged import JaggedTensor
 from jagged.modules import HSTUStack
 
-SETTINGS = Settings(
-    width=8, heads=2, max_length=6, token_budget=64, negatives=5, dropout=0.0, input_dropout=0.0
-)
+SETTINGS = Settings(width=8, heads=2, max_length=6, token_budget=64, dropout=0.0, input_dropout=0.0)
+NEGATIVES = torch.tensor([4, 0, 5, 4, 8])
 SEEN = torch.tensor([4, 1, 0, 2, 3, 5, 1, 1, 2])
 
 
@@ -76,36 +75,28 @@ def test_the_full_loss_is_cross_entropy_over_all_items() -> None:
 
 
 @pytest.mark.parametrize("loss", ["uniform", "in-batch"])
-def test_the_sampled_losses_by_a_loop(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sampled_losses_by_a_loop(loss: str) -> None:
     model = model_of("sasrec", loss=loss, temperature=0.1)
     batch = rows()
-    negatives = torch.tensor([4, 0, 5, 4, 8])
-    monkeypatch.setattr(model, "_negatives", lambda targets, events: negatives)
     states, targets = model.states(batch), weights_of(batch)
     frequency = SEEN.clamp(min=1) / SEEN.clamp(min=1).sum()
     losses = []
     for state, target in zip(states, targets.tolist(), strict=True):
-        candidates = [target, *(item for item in negatives.tolist() if item != target)]
+        candidates = [target, *(item for item in NEGATIVES.tolist() if item != target)]
         logits = functional.cosine_similarity(state[None], model.items.weight[candidates]) / 0.1
         if loss == "in-batch":
             logits = logits - frequency[candidates].log()
         losses.append(logits.logsumexp(0) - logits[0])
-    torch.testing.assert_close(model(batch), torch.stack(losses).mean())
-
-
-def test_negatives_come_from_where_they_should() -> None:
-    targets, events = torch.tensor([3, 3, 7]), torch.ones(3, dtype=torch.bool)
-    in_batch = model_of("sasrec", loss="in-batch", negatives=200)._negatives(targets, events)
-    assert set(in_batch.tolist()) == {3, 7}
-    uniform = model_of("sasrec", loss="uniform", negatives=500)._negatives(targets, events)
-    assert set(uniform.tolist()) == set(range(9))
+    torch.testing.assert_close(model(batch, NEGATIVES), torch.stack(losses).mean())
+    with pytest.raises(ValueError, match=f"negatives must be given for the {loss} loss"):
+        model(batch)
 
 
 @pytest.mark.parametrize("name", ["hstu", "sasrec"])
 @pytest.mark.parametrize("tied", [True, False])
 def test_every_parameter_learns(name: str, tied: bool) -> None:
     model = model_of(name, tied=tied)
-    model(rows()).backward()
+    model(rows(), NEGATIVES).backward()
     for key, parameter in model.named_parameters():
         assert parameter.grad is not None, key
         assert parameter.grad.abs().sum() > 0, key
@@ -114,9 +105,9 @@ def test_every_parameter_learns(name: str, tied: bool) -> None:
 
 def test_the_loss_under_autocast_is_in_float32() -> None:
     model = model_of("hstu")
-    exact = model(rows())
+    exact = model(rows(), NEGATIVES)
     with torch.autocast("cpu", torch.bfloat16):
-        loss = model(rows())
+        loss = model(rows(), NEGATIVES)
     assert loss.dtype == torch.float32
     torch.testing.assert_close(loss.detach(), exact.detach(), rtol=0.05, atol=0.0)
     loss.backward()

@@ -29,10 +29,11 @@ def test_negatives_are_the_same_on_every_process_and_new_in_every_step(
     split: Split, tmp_path: Path
 ) -> None:
     first, second = (
-        trainer(split, tmp_path, World(rank, 2), negatives=30, loss="uniform") for rank in (0, 1)
+        trainer(split, tmp_path, World(rank, 2), negatives=999, loss="uniform") for rank in (0, 1)
     )
     of_first = first._negatives([0, 1])
     assert of_first is not None
+    assert set(of_first.tolist()) == set(range(split.num_items))
     torch.manual_seed(5)  # whatever else was drawn
     assert torch.equal(of_first, second._negatives([2]))
     first.step += 1
