@@ -3,8 +3,8 @@
 `PaddedModel` computes the loss of a `NextItemModel` with the model's own parameters, its layers on
 [B, N, E]. Scores are masked by `torch.where` on [B, H, N, N]; torch.compile fuses what stands
 between the matrix products. Padding comes after a row's elements, where a causal layer never looks,
-so it may hold any finite number, and one mask [N, N] does for all rows. The loss is taken on the real
-elements alone.
+so it may hold any finite number, and one mask [N, N] does for all rows. The loss is taken on the
+real elements alone.
 """
 
 import math
