@@ -56,15 +56,24 @@ def offsets(offsets: Tensor, values: Tensor, name: str = "values") -> None:
         )
 
 
-def ragged(name: str, values: Tensor, ndim: int | None = None) -> None:
-    """`values` has a ragged dimension (`ndim` dimensions in all, if given) and unit stride last."""
+def elements(name: str, values: Tensor) -> None:
+    """`values` is a tensor [T, ...]."""
     tensor(name, values)
-    if ndim is not None and values.ndim != ndim:
-        raise ValueError(
-            f"{name} must have {ndim} dimensions, got shape {shape_of(values)}: reshape it first"
-        )
     if values.ndim == 0:
         raise ValueError(f"{name} must have at least one dimension [T, ...], got a scalar")
+
+
+def ragged(name: str, values: Tensor, ndim: int | None = None) -> None:
+    """`values` has a ragged dimension (`ndim` dimensions in all, if given) and unit stride last."""
+    if ndim is None:
+        elements(name, values)
+    else:
+        tensor(name, values)
+        if values.ndim != ndim:
+            raise ValueError(
+                f"{name} must have {ndim} dimensions, got shape {shape_of(values)}: "
+                "reshape it first"
+            )
     last_stride(name, values)
 
 

@@ -37,7 +37,7 @@ class JaggedTensor:
     weights: Tensor | None = None
 
     def __post_init__(self) -> None:
-        _check_ragged("values", self.values)
+        checks.elements("values", self.values)
         checks.offsets(self.offsets, self.values)
         checks.max_length(self.max_length)
         if self.weights is not None:
@@ -60,7 +60,7 @@ class JaggedTensor:
 
         int32 lengths give int32 offsets (while T_cap fits), all others int64.
         """
-        _check_ragged("values", values)
+        checks.elements("values", values)
         return cls(values, as_offsets(lengths, values.shape[0]), max_length, weights)
 
     @classmethod
@@ -75,7 +75,7 @@ class JaggedTensor:
             )
         first = rows[0]
         for index, row in enumerate(rows):
-            _check_ragged(f"rows[{index}]", row)
+            checks.elements(f"rows[{index}]", row)
             _check_alike(f"rows[{index}]", row, "rows[0]", first)
         sizes = [row.shape[0] for row in rows]
         offsets = torch.tensor([0, *sizes], dtype=torch.int64).cumsum(0).to(offsets_dtype)
@@ -120,7 +120,7 @@ class JaggedTensor:
 
         Elements whose id is `num_rows` or more become the capacity tail.
         """
-        _check_ragged("values", values)
+        checks.elements("values", values)
         checks.tensor("ids", ids)
         checks.shape("ids", ids, (values.shape[0],), "[T]")
         check_integers("ids", ids)
@@ -131,9 +131,14 @@ class JaggedTensor:
 
     # Views of the structure -------------------------------------------------------------------
 
+    @property
+    def num_rows(self) -> int:
+        """The number of rows B: `len`, but open where torch.export keeps it open."""
+        return self.offsets.shape[0] - 1
+
     def __len__(self) -> int:
         """The number of rows B."""
-        return self.offsets.shape[0] - 1
+        return self.num_rows
 
     def lengths(self) -> Tensor:
         """Row lengths [B], in the dtype of the offsets."""
@@ -219,7 +224,7 @@ class JaggedTensor:
                 )
         elif not isinstance(rows, slice):
             rows = list(rows)  # a tuple would be an index in several dimensions
-        index = torch.arange(self.offsets.shape[0] - 1, device=self.offsets.device)[rows]
+        index = torch.arange(self.num_rows, device=self.offsets.device)[rows]
         lengths = self.lengths()[index]
         offsets = as_offsets(lengths, None)
         if total is None:
@@ -252,7 +257,7 @@ class JaggedTensor:
         """
         checks.tensor("left_lengths", left_lengths)
         check_integers("left_lengths", left_lengths)
-        checks.shape("left_lengths", left_lengths, (self.offsets.shape[0] - 1,), "[B]")
+        checks.shape("left_lengths", left_lengths, (self.num_rows,), "[B]")
         checks.max_length(left_total, "left_total")
         left = torch.minimum(left_lengths.to(self.offsets.dtype).clamp(min=0), self.lengths())
         left_offsets = as_offsets(left, None).to(self.offsets.dtype)
@@ -330,13 +335,6 @@ class JaggedTensor:
         return self
 
 
-def _check_ragged(name: str, value: Tensor) -> None:
-    """`value` is a tensor [n, ...]."""
-    checks.tensor(name, value)
-    if value.ndim == 0:
-        raise ValueError(f"{name} must have at least one dimension [n, ...], got a scalar")
-
-
 def _check_alike(name: str, value: Tensor, other_name: str, other: Tensor) -> None:
     """`value` [n, ...] can be put behind `other` without a change of either."""
     if value.shape[1:] != other.shape[1:]:
@@ -349,7 +347,7 @@ def _check_alike(name: str, value: Tensor, other_name: str, other: Tensor) -> No
 
 
 def _check_same_batch(parts: Sequence[JaggedTensor]) -> None:
-    sizes = [part.offsets.shape[0] - 1 for part in parts]
+    sizes = [part.num_rows for part in parts]
     if any(size != sizes[0] for size in sizes):
         raise ValueError(f"parts must have the same number of rows, got {sizes}")
 

@@ -28,11 +28,6 @@ def check_jagged(name: str, value: object) -> None:
     )
 
 
-def num_rows(x: JaggedTensor) -> int:
-    """B. `len(x)` would make a plain int of what torch.export keeps open."""
-    return x.offsets.shape[0] - 1
-
-
 def is_element(x: JaggedTensor) -> Tensor:
     """[T] bool: False for the capacity tail. Does not wait for the device."""
     return torch.arange(x.values.shape[0], device=x.offsets.device) < x.offsets[-1]

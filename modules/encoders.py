@@ -8,14 +8,7 @@ from torch import Tensor, nn
 
 from jagged import checks
 from jagged.layout import JaggedTensor
-from jagged.modules._rows import (
-    check_jagged,
-    history_lengths,
-    is_element,
-    num_rows,
-    spread,
-    zero_tail,
-)
+from jagged.modules._rows import check_jagged, history_lengths, is_element, spread, zero_tail
 
 
 class PositionEncoder(nn.Module):
@@ -71,7 +64,7 @@ class PositionEncoder(nn.Module):
     def positions(self, x: JaggedTensor, num_targets: Tensor | None = None) -> Tensor:
         """The index p of every element [T], int64; 0 for the capacity tail."""
         if num_targets is not None:
-            _check_integers("num_targets", num_targets, x, num_rows(x), "[B]")
+            _check_integers("num_targets", num_targets, x, x.num_rows, "[B]")
         row = x.row_ids()
         start = spread(x.offsets[:-1], row)
         index = torch.arange(row.shape[0], device=row.device) - start

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from jagged import checks, ops
 from jagged.layout import JaggedTensor
-from jagged.modules._rows import check_jagged, is_element, num_rows, to_autocast, zero_tail
+from jagged.modules._rows import check_jagged, is_element, to_autocast, zero_tail
 
 
 class JaggedLinear(nn.Module):
@@ -135,7 +135,7 @@ class PerRowLinear(nn.Module):
             row_bias: b [B, N] or None, only with `context_dim=None`.
         """
         check_jagged("x", x)
-        rows = num_rows(x)
+        rows = x.num_rows
         if self.to_weight is None:
             weight = context
         else:
