@@ -2,8 +2,8 @@
 
 Lookup, HSTU layers, softmax over sampled negatives, backward pass, AdamW; bfloat16 autocast. The
 padded model has the same parameters and, before anything is timed, the same loss and gradients on
-some of the rows. It pads in each of the ways of `bench.padded_hstu`, the ratio is to the fastest of
-them under torch.compile. The loss is taken of the events alone in all. Padded rows are as long as
+some of the rows. It pads in each of the ways of `bench.padded_hstu`; the ratio is to the fastest of
+them under torch.compile. The loss is taken on the events alone in all. Padded rows are as long as
 the model allows, so that torch.compile has constant sizes; the longest of 1024 rows is hardly
 shorter.
 
