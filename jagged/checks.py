@@ -63,6 +63,15 @@ def elements(name: str, values: Tensor) -> None:
         raise ValueError(f"{name} must have at least one dimension [T, ...], got a scalar")
 
 
+def strided(name: str, value: Tensor) -> None:
+    """`value` lies in memory as ops read it: neither sparse nor nested."""
+    if value.layout is not torch.strided:
+        found, way = str(value.layout), f"call {name}.to_dense()"
+        if value.is_nested:
+            found, way = "a nested one", "convert it with jagged.interop.nested.from_nested"
+        raise ValueError(f"{name} must be a strided tensor, got {found}: {way}")
+
+
 def ragged(name: str, values: Tensor, ndim: int | None = None) -> None:
     """`values` has a ragged dimension (`ndim` dimensions in all, if given) and unit stride last."""
     if ndim is None:

@@ -1,6 +1,7 @@
 """`JaggedTensor`: rows of different lengths as one `values` tensor and an `offsets` vector."""
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -38,8 +39,12 @@ class JaggedTensor:
 
     def __post_init__(self) -> None:
         checks.elements("values", self.values)
+        checks.strided("values", self.values)
         checks.offsets(self.offsets, self.values)
         checks.max_length(self.max_length)
+        bound = self.max_length
+        if type(bound) is not int and not (bound is None or isinstance(bound, torch.SymInt)):
+            object.__setattr__(self, "max_length", operator.index(bound))  # numpy's
         if self.weights is not None:
             checks.tensor("weights", self.weights)
             checks.same_device("weights", self.weights, "values", self.values)
@@ -61,7 +66,9 @@ class JaggedTensor:
         int32 lengths give int32 offsets (while T_cap fits), all others int64.
         """
         checks.elements("values", values)
-        return cls(values, as_offsets(lengths, values.shape[0]), max_length, weights)
+        offsets = as_offsets(lengths, values.shape[0])
+        checks.same_device("lengths", lengths, "values", values)
+        return cls(values, offsets, max_length, weights)
 
     @classmethod
     def from_rows(
@@ -93,6 +100,7 @@ class JaggedTensor:
         """
         checks.tensor("dense", dense)
         checks.tensor("lengths_or_mask", lengths_or_mask)
+        checks.same_device("lengths_or_mask", lengths_or_mask, "dense", dense)
         if dense.ndim < 2:
             raise ValueError(f"dense must be [B, N, ...], got shape {checks.shape_of(dense)}")
         batch, length = dense.shape[:2]
@@ -106,7 +114,11 @@ class JaggedTensor:
             lengths = mask.sum(1)
         else:
             checks.shape("lengths", lengths_or_mask, (batch,), "[B]")
-            lengths = lengths_or_mask.clamp(min=0, max=length)
+            check_integers("lengths", lengths_or_mask)
+            # N itself may be more than a narrow dtype holds.
+            narrow = lengths_or_mask.dtype not in checks.OFFSETS_DTYPES
+            wide = torch.int64 if narrow else lengths_or_mask.dtype
+            lengths = lengths_or_mask.to(wide).clamp(min=0, max=length)
         offsets = as_offsets(lengths, batch * length)
         if total is None:
             total = int(offsets[-1])
@@ -122,6 +134,7 @@ class JaggedTensor:
         """
         checks.elements("values", values)
         checks.tensor("ids", ids)
+        checks.same_device("ids", ids, "values", values)
         checks.shape("ids", ids, (values.shape[0],), "[T]")
         check_integers("ids", ids)
         checks.length("num_rows", num_rows)
@@ -212,18 +225,8 @@ class JaggedTensor:
         waits for the device. The offsets of the result are int64, since a row may be taken often.
         """
         checks.max_length(total, "total")
-        if isinstance(rows, int):
-            raise TypeError(
-                "rows must be a tensor, a slice or a list of rows, got int: "
-                f"select([{rows}]) takes one row"
-            )
-        if isinstance(rows, Tensor):
-            if rows.ndim != 1:
-                raise ValueError(
-                    f"rows must be an index [R] or a mask [B], got shape {checks.shape_of(rows)}"
-                )
-        elif not isinstance(rows, slice):
-            rows = list(rows)  # a tuple would be an index in several dimensions
+        if not isinstance(rows, slice):
+            rows = _as_index(rows, self.num_rows)
         index = torch.arange(self.num_rows, device=self.offsets.device)[rows]
         lengths = self.lengths()[index]
         offsets = as_offsets(lengths, None)
@@ -238,7 +241,10 @@ class JaggedTensor:
         The parts have values of one dtype and trailing shape; weights are kept if all have them.
         The offsets have the dtype of the first part's, int64 where int32 might not hold the sum.
         """
-        _check_same_batch(parts)
+        _check_parts(parts)
+        sizes = [part.num_rows for part in parts]
+        if any(size != sizes[0] for size in sizes):
+            raise ValueError(f"parts must have the same number of rows, got {sizes}")
         starts = torch.stack(_starts_in_cat(parts), 1)
         lengths = torch.stack([part.lengths().to(torch.int64) for part in parts], 1)
         total = sum(part.values.shape[0] for part in parts)
@@ -248,23 +254,32 @@ class JaggedTensor:
         return JaggedTensor(joined.values, offsets, joined.max_length, joined.weights)
 
     def split(
-        self, left_lengths: Tensor, *, left_total: int | None = None
+        self,
+        left_lengths: Tensor,
+        *,
+        left_total: int | None = None,
+        right_total: int | None = None,
     ) -> tuple["JaggedTensor", "JaggedTensor"]:
         """Undo `concat` of two: the first `left_lengths[i]` elements of row i, and the rest.
 
-        Lengths beyond a row are cut to it. `left_total` is T_cap of the left result; without it
-        the number is read, which on a GPU waits for the device.
+        Lengths beyond a row are cut to it. `left_total` and `right_total` are T_cap of the results.
+        Without `left_total` the number is read, which on a GPU waits for the device; with it alone
+        the right result has room for all elements.
         """
         checks.tensor("left_lengths", left_lengths)
+        checks.same_device("left_lengths", left_lengths, "values", self.values)
         check_integers("left_lengths", left_lengths)
         checks.shape("left_lengths", left_lengths, (self.num_rows,), "[B]")
         checks.max_length(left_total, "left_total")
+        checks.max_length(right_total, "right_total")
         left = torch.minimum(left_lengths.to(self.offsets.dtype).clamp(min=0), self.lengths())
         left_offsets = as_offsets(left, None).to(self.offsets.dtype)
         right_offsets = self.offsets - left_offsets
+        known = 0  # elements that are surely on the left
         if left_total is None:
-            left_total = int(left_offsets[-1])
-        right_total = max(self.values.shape[0] - left_total, 0)
+            known = left_total = int(left_offsets[-1])
+        if right_total is None:
+            right_total = self.values.shape[0] - known
         start = self.offsets[:-1]
         return (
             self._gather([self], start, left_offsets, left_total, self.max_length),
@@ -277,6 +292,7 @@ class JaggedTensor:
 
         Dtypes, trailing shape, weights and offsets are as in `concat`.
         """
+        _check_parts(parts)
         starts = torch.cat(_starts_in_cat(parts))
         lengths = torch.cat([part.lengths().to(torch.int64) for part in parts])
         total = sum(part.values.shape[0] for part in parts)
@@ -346,22 +362,47 @@ def _check_alike(name: str, value: Tensor, other_name: str, other: Tensor) -> No
     checks.same_device(name, value, other_name, other)
 
 
-def _check_same_batch(parts: Sequence[JaggedTensor]) -> None:
-    sizes = [part.num_rows for part in parts]
-    if any(size != sizes[0] for size in sizes):
-        raise ValueError(f"parts must have the same number of rows, got {sizes}")
+def _as_index(rows: object, num_rows: int) -> Tensor:
+    """An index [R] or a mask [B] that is sure to be one."""
+    if not isinstance(rows, Tensor):
+        if not isinstance(rows, Iterable):
+            raise TypeError(
+                f"rows must be a tensor, a slice or a list of rows, got {type(rows).__name__}: "
+                "select([0]) takes one row"
+            )
+        listed = list(rows)
+        rows = torch.tensor(listed, dtype=None if listed else torch.int64)
+    if rows.ndim != 1:
+        raise ValueError(
+            f"rows must be an index [R] or a mask [B], got shape {checks.shape_of(rows)}"
+        )
+    if rows.dtype == torch.bool:
+        checks.shape("mask", rows, (num_rows,), "[B]")
+        return rows
+    check_integers("rows", rows)
+    return rows.to(torch.int64)  # torch takes uint8 for a mask
+
+
+def _check_parts(parts: Sequence[JaggedTensor]) -> None:
+    """`parts` is a list of jagged tensors that can be put one behind the other."""
+    if isinstance(parts, JaggedTensor) or not hasattr(parts, "__len__"):
+        raise TypeError(f"parts must be a list of jagged tensors, got {type(parts).__name__}")
+    if len(parts) == 0:
+        raise ValueError("parts must hold at least one jagged tensor, got none")
+    first = parts[0]
+    for index, part in enumerate(parts):
+        name = f"parts[{index}]"
+        if not isinstance(part, JaggedTensor):
+            raise TypeError(f"{name} must be a JaggedTensor, got {type(part).__name__}")
+        _check_alike(f"{name}.values", part.values, "parts[0].values", first.values)
+        if part.weights is not None and first.weights is not None:
+            _check_alike(f"{name}.weights", part.weights, "parts[0].weights", first.weights)
 
 
 def _starts_in_cat(parts: Sequence[JaggedTensor]) -> list[Tensor]:
     """Where each part's rows begin when the values of all are concatenated, int64."""
-    if len(parts) == 0:
-        raise ValueError("parts must hold at least one jagged tensor, got none")
-    first, starts, shift = parts[0], [], 0
-    for index, part in enumerate(parts):
-        name = f"parts[{index}]"
-        _check_alike(f"{name}.values", part.values, "parts[0].values", first.values)
-        if part.weights is not None and first.weights is not None:
-            _check_alike(f"{name}.weights", part.weights, "parts[0].weights", first.weights)
+    starts, shift = [], 0
+    for part in parts:
         starts.append(part.offsets[:-1].to(torch.int64) + shift)
         shift += part.values.shape[0]
     return starts

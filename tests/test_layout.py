@@ -5,6 +5,7 @@ import io
 import pickle
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from hypothesis import given
@@ -204,7 +205,46 @@ def test_surgery_is_differentiable_and_moves_weights() -> None:
     assert weights.tolist() == [8, 9, 7]
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16])
+def test_select_by_an_index_of_any_integer_dtype(example: JaggedTensor, dtype: torch.dtype) -> None:
+    # Three of them, which torch would take for a mask where they are uint8.
+    assert rows_of(example.select(torch.tensor([2, 0, 1], dtype=dtype))) == [
+        [3, 4, 5, 6],
+        [1, 2],
+        [],
+    ]
+
+
+def test_a_left_part_with_room_to_spare_loses_nothing(example: JaggedTensor) -> None:
+    left, right = example.split(torch.tensor([1, 0, 2]), left_total=5)
+    assert left.validate().values.tolist() == [1, 3, 4, 0, 0]
+    assert rows_of(right.validate()) == [[2], [], [5, 6]]
+    left, right = example.split(torch.tensor([1, 0, 2]), left_total=3, right_total=3)
+    assert rows_of(left.validate()) == [[1], [], [3, 4]]
+    assert right.validate().values.tolist() == [2, 5, 6]
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_from_padded_with_lengths_of_a_dtype_that_does_not_hold_n(dtype: torch.dtype) -> None:
+    dense = torch.arange(140_000.0).reshape(2, 70_000)
+    x = JaggedTensor.from_padded(dense, torch.tensor([3, 100], dtype=dtype))
+    assert x.validate().lengths().tolist() == [3, 100]
+    assert x.offsets.dtype == (torch.int32 if dtype == torch.int32 else torch.int64)
+
+
 # Structure -----------------------------------------------------------------------------------
+
+
+def test_the_number_of_rows(example: JaggedTensor) -> None:
+    assert example.num_rows == len(example) == 3
+
+
+def test_a_bound_of_numpy_is_an_int() -> None:
+    """torch.compile, torch.load and pytrees know no other."""
+    x = JaggedTensor(torch.ones(2), torch.tensor([0, 2]), numpy.int32(2))  # type: ignore[arg-type]
+    assert type(x.max_length) is int
+    padded = torch.compile(lambda x: x.to_padded(), fullgraph=True, backend="eager")
+    assert padded(x).tolist() == [[1.0, 1.0]]
 
 
 def test_with_values_keeps_the_offsets_object(example: JaggedTensor) -> None:
@@ -357,6 +397,66 @@ def test_validate_names_the_broken_rule(
         (lambda v, o: JaggedTensor(v, o).select([0], total=-1), ValueError, "total must not be"),
         (lambda v, o: JaggedTensor(v, o).split([1, 1]), TypeError, "left_lengths must be a torch"),  # type: ignore[arg-type]
         (lambda v, o: JaggedTensor(v, o).split(v[1:]), TypeError, "left_lengths must be integers"),
+        (
+            lambda v, o: JaggedTensor(v, o).split(torch.ones(2, device="meta").long()),
+            ValueError,
+            "left_lengths must be on the device of values",
+        ),
+        (
+            lambda v, o: JaggedTensor(v, o).split(o[1:], left_total=1, right_total=-1),
+            ValueError,
+            "right_total must not be negative",
+        ),
+        (
+            lambda v, o: JaggedTensor.from_lengths(v, o.to("meta")),
+            ValueError,
+            "lengths must be on the device of values",
+        ),
+        (
+            lambda v, o: JaggedTensor.from_padded(v[None], o[:1].to("meta")),
+            ValueError,
+            "lengths_or_mask must be on the device of dense",
+        ),
+        (
+            lambda v, o: JaggedTensor.from_padded(v[None], v[:1]),
+            TypeError,
+            "lengths must be integers, got torch.float32",
+        ),
+        (
+            lambda v, o: JaggedTensor.from_row_ids(v, v.long().to("meta"), 2),
+            ValueError,
+            "ids must be on the device of values",
+        ),
+        (
+            lambda v, o: JaggedTensor(v.to_sparse(), o),
+            ValueError,
+            "values must be a strided tensor, got torch.sparse_coo",
+        ),
+        (
+            lambda v, o: JaggedTensor(torch.nested.as_nested_tensor([v], layout=torch.jagged), o),
+            ValueError,
+            r"got a nested one: convert .*interop\.nested\.from_nested",
+        ),
+        (
+            lambda v, o: JaggedTensor(v, o).select(v),
+            TypeError,
+            "rows must be integers, got torch.f",
+        ),
+        (lambda v, o: JaggedTensor(v, o).select([0.5]), TypeError, "rows must be integers"),
+        (lambda v, o: JaggedTensor(v, o).select(numpy.int64(1)), TypeError, "got int64"),  # type: ignore[arg-type]
+        (lambda v, o: JaggedTensor(v, o).select(None), TypeError, "rows must be .* got NoneType"),  # type: ignore[arg-type]
+        (
+            lambda v, o: JaggedTensor(v, o).select(v > 0),
+            ValueError,
+            r"mask must have shape \[B\]",
+        ),
+        (lambda v, o: JaggedTensor.concat([v]), TypeError, r"parts\[0\] must be a JaggedTensor"),
+        (lambda v, o: JaggedTensor.concat_batch([v]), TypeError, "JaggedTensor, got Tensor"),
+        (
+            lambda v, o: JaggedTensor.concat(JaggedTensor(v, o)),  # type: ignore[arg-type]
+            TypeError,
+            "parts must be a list of jagged tensors, got JaggedTensor",
+        ),
         (
             lambda v, o: JaggedTensor(v, o).split(o[1:], left_total=-1),
             ValueError,
