@@ -80,40 +80,35 @@ def _refuse_tangents(op: str, args: tuple[Any, ...]) -> None:
             )
 
 
-class _Runner:
-    """One implementation, imported at its first call."""
+def _runner(package: str, module: str, direction: str) -> Implementation:
+    """Calls one implementation, which is imported at the first call."""
+    found: Implementation | None = None
 
-    def __init__(self, package: str, module: str, direction: str) -> None:
-        self._where = (package, module, direction)
-        self._found: Implementation | None = None
-
-    def __call__(self, *args: Any) -> Any:
-        found = self._found
+    def run(*args: Any) -> Any:
+        nonlocal found
         if found is None:
-            found = self._found = _implementation(*self._where)
+            found = _implementation(package, module, direction)
         for observe in observers:
-            observe(*self._where[1:], args)
+            observe(module, direction, args)
         if torch._C._is_any_autocast_enabled():
             # The op computes in the dtypes of its arguments; who wants others casts them before.
             with torch._C._DisableAutocast():
                 return found(*args)
         return found(*args)
 
+    return run
 
-def _device_of_plain_call(args: tuple[Any, ...]) -> str | None:
-    """The device type on which an implementation may be called directly; None where it may not."""
-    if torch._C._len_torch_dispatch_stack() or torch._C._are_functorch_transforms_active():
-        return None
-    recording = torch.is_grad_enabled()
-    for arg in args:
-        kind = type(arg)
-        if kind is Tensor or kind is Parameter:
-            if recording and arg.requires_grad:
-                return None
-        elif isinstance(arg, Tensor):
-            return None
-    first: Tensor = args[0]
-    return "cuda" if first.is_cuda else "cpu" if first.is_cpu else None
+
+_PLAIN = frozenset((Tensor, Parameter, int, float, bool, str, type(None)))
+
+
+def _nobody_watches(args: tuple[Any, ...]) -> bool:
+    """Whether the dispatcher would do no more than call an implementation."""
+    return (
+        _PLAIN.issuperset(map(type, args))
+        and not torch._C._len_torch_dispatch_stack()
+        and not torch._C._are_functorch_transforms_active()
+    )
 
 
 def operator(
@@ -122,27 +117,31 @@ def operator(
     """Declare the op of `schema`, named `<module>_forward` or `<module>_backward`."""
     name = schema.partition("(")[0]
     module, _, direction = name.rpartition("_")
-    runners = {
-        "cpu": _Runner("eager", module, direction),
-        "cuda": _Runner(cuda, module, direction),
-    }
+    is_backward = direction == "backward"
+    on_cpu, on_cuda = _runner("eager", module, direction), _runner(cuda, module, direction)
 
     def declare(fake: Callable[..., Any]) -> Callable[..., Any]:
         tags = (torch.Tag.pt2_compliant_tag,)
         _LIBRARY.define(schema, tags=tags)  # type: ignore[no-untyped-call]
         torch.library.register_fake(f"jagged::{name}", fake, lib=_LIBRARY)
-        _LIBRARY.impl(name, runners["cpu"], "CPU")  # type: ignore[no-untyped-call]
-        _LIBRARY.impl(name, runners["cuda"], "CUDA")  # type: ignore[no-untyped-call]
+        _LIBRARY.impl(name, on_cpu, "CPU")  # type: ignore[no-untyped-call]
+        _LIBRARY.impl(name, on_cuda, "CUDA")  # type: ignore[no-untyped-call]
         torch.library.register_autograd(f"jagged::{name}", _refuse_derivative(name), lib=_LIBRARY)
         overload: Callable[..., Any] = getattr(torch.ops.jagged, name).default
 
         def call(*args: Any) -> Any:
-            if torch.compiler.is_compiling():
+            if torch.compiler.is_dynamo_compiling():
                 return overload(*args)
             if forward_ad._current_level >= 0:
                 _refuse_tangents(module, args)
-            device = _device_of_plain_call(args)
-            return overload(*args) if device is None else runners[device](*args)
+            # Autograd calls a backward op with gradients enabled for `create_graph` alone. Before a
+            # forward op the public function has asked `needs_gradient`.
+            if (is_backward and torch.is_grad_enabled()) or not _nobody_watches(args):
+                return overload(*args)
+            first: Tensor = args[0]
+            if first.is_cuda:
+                return on_cuda(*args)
+            return on_cpu(*args) if first.is_cpu else overload(*args)
 
         return call
 
@@ -161,10 +160,19 @@ def needs_gradient(*operands: Tensor | None) -> bool:
 
 def record(function: type[torch.autograd.Function], *args: Any) -> Tensor:
     """Call an `autograd.Function` of one result."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_dynamo_compiling():
         args = tuple(_apart(args))
+    elif not torch._C._are_functorch_transforms_active():
+        # All that `Function.apply` does then; its own way there takes as long as the recording.
+        args = tuple([_unwrap(arg) if type(arg) is Tensor else arg for arg in args])
+        recorded: Tensor = super(torch.autograd.Function, function).apply(*args)  # type: ignore[misc]
+        return recorded
     out: Tensor = function.apply(*args)  # type: ignore[no-untyped-call]
     return out
+
+
+# The tensor inside, for what a function transform that has ended has left of a wrapper.
+_unwrap: Callable[[Tensor], Tensor] = torch._C._functorch.unwrap_if_dead
 
 
 def _apart(args: tuple[Any, ...]) -> Iterator[Any]:

@@ -80,14 +80,19 @@ def hstu_attention(
     """
     _check_operands(q, k, v, offsets)
     checks.length("max_length", max_length)
+    scale_per_query = None
     if isinstance(scale, Tensor):
         _check_scale_per_query(scale, q)
+        scale_per_query = scale
+        scale = 1.0
     elif scale is None or isinstance(scale, (bool, str)):
         raise TypeError(
             "scale must be a number or a tensor [T], "
             f"got {type(scale).__name__}: use 1 / the model's longest row"
         )
-    if isinstance(alpha, Tensor):
+    if alpha is None:
+        alpha = float(max(q.shape[2], 1) ** -0.5)
+    elif isinstance(alpha, Tensor):
         raise TypeError(
             "alpha must be a Python number, or None for 1 / sqrt(D), got a tensor: multiply q by it"
         )
@@ -100,7 +105,6 @@ def hstu_attention(
         bias = _NO_BIAS
     else:
         _check_bias(bias, q, max_length)
-    per_query = scale if isinstance(scale, Tensor) else None
     # float() makes torch.compile read a factor here: one that two calls share (a default, a layer
     # used twice) and that is first read inside `apply` cannot be traced a second time.
     arguments = (
@@ -109,9 +113,9 @@ def hstu_attention(
         v,
         offsets,
         max_length,
-        1.0 if isinstance(scale, Tensor) else float(scale),
-        per_query,
-        max(q.shape[2], 1) ** -0.5 if alpha is None else float(alpha),
+        float(scale),
+        scale_per_query,
+        float(alpha),
         mask.window,
         mask.contextual,
         mask.min_full,
@@ -134,9 +138,9 @@ def _check_operands(q: Tensor, k: Tensor, v: Tensor, offsets: Tensor) -> None:
     checks.offsets(offsets, q, "q")
     checks.operand("k", k, "q", q)
     checks.operand("v", v, "q", q)
-    elements, heads, features = q.shape
-    checks.shape("k", k, (elements, heads, features), "[T, H, D] of q")
-    checks.shape("v", v, (elements, heads, None), "[T, H, V], T and H of q,")
+    checks.shape("k", k, q.shape, "[T, H, D] of q")
+    if v.shape != q.shape:
+        checks.shape("v", v, (*q.shape[:2], None), "[T, H, V], T and H of q,")
 
 
 def _check_scale_per_query(scale: Tensor, q: Tensor) -> None:
@@ -188,153 +192,70 @@ def _check_integer(name: str, value: Tensor, dtypes: tuple[torch.dtype, ...], q:
     checks.last_stride(name, value)
 
 
+# From here on the arguments come in the order of `_forward`.
+_ARGUMENTS = (
+    "Tensor q, Tensor k, Tensor v, Tensor offsets, SymInt max_length, float scale,"
+    " Tensor? scale_per_query, float alpha, int window, int contextual, int min_full,"
+    " Tensor? num_targets, Tensor? position_table, Tensor? time_table, Tensor? timestamps,"
+    " str bucket, float divisor"
+)
+
+
 class _HstuAttention(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        offsets: Tensor,
-        max_length: int,
-        scale: float,
-        scale_per_query: Tensor | None,
-        alpha: float,
-        window: int,
-        contextual: int,
-        min_full: int,
-        num_targets: Tensor | None,
-        position_table: Tensor | None,
-        time_table: Tensor | None,
-        timestamps: Tensor | None,
-        bucket: str,
-        divisor: float,
-    ) -> Tensor:
-        ctx.save_for_backward(
-            q, k, v, offsets, scale_per_query, num_targets, position_table, time_table, timestamps
-        )
-        ctx.numbers = (max_length, scale, alpha, window, contextual, min_full, bucket, divisor)
-        out: Tensor = _forward(
-            q,
-            k,
-            v,
-            offsets,
-            max_length,
-            scale,
-            scale_per_query,
-            alpha,
-            window,
-            contextual,
-            min_full,
-            num_targets,
-            position_table,
-            time_table,
-            timestamps,
-            bucket,
-            divisor,
-        )
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        ctx.save_for_backward(*arguments[:4], arguments[6], *arguments[11:15])
+        ctx.numbers = arguments[4:6], arguments[7:11], arguments[15:]
+        out: Tensor = _forward(*arguments)
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (q, k, v, offsets, scale_per_query, num_targets, position_table, time_table, timestamps) = (
-            ctx.saved_tensors
-        )
-        max_length, scale, alpha, window, contextual, min_full, bucket, divisor = ctx.numbers
+        *operands, scale_per_query, targets, position_table, time_table, times = ctx.saved_tensors
+        sizes, factors, ending = ctx.numbers
         need_q, need_k, need_v = ctx.needs_input_grad[:3]
         need_position, need_time = ctx.needs_input_grad[12:14]
         dq, dk, dv, dposition, dtime = _backward(
             unit_last_stride(grads[0]),
-            q,
-            k,
-            v,
-            offsets,
-            max_length,
-            scale,
+            *operands,
+            *sizes,
             scale_per_query,
-            alpha,
-            window,
-            contextual,
-            min_full,
-            num_targets,
+            *factors,
+            targets,
             position_table,
             time_table,
-            timestamps,
-            bucket,
-            divisor,
+            times,
+            *ending,
             need_q,
             need_k or need_v,
             need_position or need_time,
         )
-        result: list[Tensor | None] = [None] * len(ctx.needs_input_grad)
-        result[0] = dq if need_q else None
-        result[1] = dk if need_k else None
-        result[2] = dv if need_v else None
-        result[12] = dposition if need_position else None
-        result[13] = dtime if need_time else None
-        return tuple(result)
+        return (
+            dq if need_q else None,
+            dk if need_k else None,
+            dv if need_v else None,
+            *(None,) * 9,
+            dposition if need_position else None,
+            dtime if need_time else None,
+            *(None,) * 3,
+        )
 
 
-@operator(
-    "hstu_attention_forward(Tensor q, Tensor k, Tensor v, Tensor offsets, SymInt max_length,"
-    " float scale, Tensor? scale_per_query, float alpha, int window, int contextual, int min_full,"
-    " Tensor? num_targets, Tensor? position_table, Tensor? time_table, Tensor? timestamps,"
-    " str bucket, float divisor) -> Tensor",
-    cuda="kernels",
-)
-def _forward(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    offsets: Tensor,
-    max_length: int,
-    scale: float,
-    scale_per_query: Tensor | None,
-    alpha: float,
-    window: int,
-    contextual: int,
-    min_full: int,
-    num_targets: Tensor | None,
-    position_table: Tensor | None,
-    time_table: Tensor | None,
-    timestamps: Tensor | None,
-    bucket: str,
-    divisor: float,
-) -> Tensor:
+@operator(f"hstu_attention_forward({_ARGUMENTS}) -> Tensor", cuda="kernels")
+def _forward(q: Tensor, k: Tensor, v: Tensor, *_others: Any) -> Tensor:
     return v.new_empty(v.shape)
 
 
 @operator(
-    "hstu_attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor offsets,"
-    " SymInt max_length, float scale, Tensor? scale_per_query, float alpha, int window,"
-    " int contextual, int min_full, Tensor? num_targets, Tensor? position_table,"
-    " Tensor? time_table, Tensor? timestamps, str bucket, float divisor, bool need_q,"
-    " bool need_kv, bool need_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    f"hstu_attention_backward(Tensor grad, {_ARGUMENTS}, bool need_q, bool need_kv, bool need_bias)"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     cuda="kernels",
 )
 def _backward(
-    grad: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    offsets: Tensor,
-    max_length: int,
-    scale: float,
-    scale_per_query: Tensor | None,
-    alpha: float,
-    window: int,
-    contextual: int,
-    min_full: int,
-    num_targets: Tensor | None,
-    position_table: Tensor | None,
-    time_table: Tensor | None,
-    timestamps: Tensor | None,
-    bucket: str,
-    divisor: float,
-    need_q: bool,
-    need_kv: bool,
-    need_bias: bool,
+    _grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *others: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    *_, position_table, time_table, _, _, _, need_q, need_kv, need_bias = others
+
     def table_gradient(table: Tensor | None) -> Tensor:
         return q.new_empty(0) if table is None or not need_bias else table.new_empty(table.shape)
 

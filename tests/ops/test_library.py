@@ -16,7 +16,7 @@ def test_a_missing_package_of_the_kernels(package: str, monkeypatch: pytest.Monk
         raise ModuleNotFoundError(f"No module named {package!r}", name=package)
 
     monkeypatch.setattr(importlib, "import_module", without)
-    runner = _library._Runner("kernels", "softmax", "forward")
+    runner = _library._runner("kernels", "softmax", "forward")
     with pytest.raises(RuntimeError, match=rf"jagged\.ops\.softmax got a CUDA tensor.*{package}"):
         runner(torch.ones(1))
 
@@ -27,31 +27,53 @@ def test_any_other_missing_module_is_not_hidden(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(importlib, "import_module", without)
     with pytest.raises(ModuleNotFoundError, match="nonsense"):
-        _library._Runner("kernels", "softmax", "forward")(torch.ones(1))
+        _library._runner("kernels", "softmax", "forward")(torch.ones(1))
 
 
 def test_the_direct_way_is_for_plain_tensors(device: torch.device) -> None:
     x = torch.ones(2, device=device)
-    leaf = torch.nn.Parameter(torch.ones(2, device=device))
 
     class Other(torch.Tensor):
         pass
 
-    assert _library._device_of_plain_call((x, None, 3)) == device.type
-    assert _library._device_of_plain_call((leaf.detach(),)) == device.type
-    assert _library._device_of_plain_call((leaf,)) is None
-    assert _library._device_of_plain_call((x.as_subclass(Other),)) is None
-    assert _library._device_of_plain_call((x.to("meta"),)) is None
-    with torch.no_grad():
-        assert _library._device_of_plain_call((leaf,)) == device.type
+    assert _library._nobody_watches((x, None, 3, 1.0, True, "text"))
+    assert _library._nobody_watches((torch.nn.Parameter(x),))
+    assert not _library._nobody_watches((x, x.as_subclass(Other)))
+    assert not _library._nobody_watches((x, torch.SymInt))
     with torch._subclasses.fake_tensor.FakeTensorMode():
-        assert _library._device_of_plain_call((x,)) is None
+        assert not _library._nobody_watches((x,))
 
     def inside(y: torch.Tensor) -> torch.Tensor:
-        assert _library._device_of_plain_call((x,)) is None
+        assert not _library._nobody_watches((x,))
         return y
 
     torch.func.vmap(inside)(x)
+
+
+def test_a_function_transform_is_an_error(device: torch.device) -> None:
+    """Autograd is entered past `Function.apply`, which would say so, but for transforms."""
+    values = torch.tensor([1.0, 2.0, 3.0], device=device)
+    offsets = torch.tensor([0, 2, 3], device=device)
+    with pytest.raises(RuntimeError, match="functorch transforms"):
+        torch.func.grad(lambda x: jagged.ops.sum(x, offsets).sum())(values)
+
+
+def test_a_tensor_that_left_a_transform(device: torch.device) -> None:
+    """Its wrapper is dead, and stands for the tensor inside."""
+    offsets = torch.tensor([0, 2, 3], device=device)
+    leaf = torch.tensor([1.0, 1.0, 2.0], device=device, requires_grad=True)
+    left = []
+
+    def leak(x: torch.Tensor) -> torch.Tensor:
+        left.append(x * 2)
+        return x.sum()
+
+    torch.func.grad(leak)(torch.tensor([1.0, 2.0, 3.0], device=device))
+    out = jagged.ops.jagged_bmm(leaf[:, None], left[0][:, None], offsets)
+    out.sum().backward()
+    assert out.flatten().tolist() == [6.0, 12.0]
+    assert leaf.grad is not None
+    assert leaf.grad.tolist() == [2.0, 4.0, 6.0]
 
 
 def test_a_tensor_subclass_goes_through_the_dispatcher(device: torch.device) -> None:
