@@ -28,6 +28,15 @@ def check_jagged(name: str, value: object) -> None:
     )
 
 
+def check_same_rows(name: str, value: JaggedTensor, other_name: str, other: JaggedTensor) -> None:
+    """Two jagged operands have as many rows; that these are as long, only the device knows."""
+    if value.num_rows != other.num_rows:
+        raise ValueError(
+            f"{name} must have as many rows as {other_name} ({other.num_rows}), got "
+            f"{value.num_rows}: check that the two belong together"
+        )
+
+
 def is_element(x: JaggedTensor) -> Tensor:
     """[T] bool: False for the capacity tail. Does not wait for the device."""
     return torch.arange(x.values.shape[0], device=x.offsets.device) < x.offsets[-1]

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from jagged import ops
 from jagged.layout import JaggedTensor
-from jagged.modules._rows import check_jagged, longest, to_autocast
+from jagged.modules._rows import check_jagged, check_same_rows, longest, to_autocast
 from jagged.modules.bias import RelativeBias
 from jagged.modules.hstu_config import HSTUConfig
 
@@ -74,6 +74,7 @@ class HSTUAttention(nn.Module):
         """
         for name, operand in (("q", q), ("k", k), ("v", v)):
             check_jagged(name, operand)
+            check_same_rows(name, operand, "q", q)
         out = self.attend(
             q.values,
             k.values,

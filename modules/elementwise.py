@@ -4,7 +4,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from jagged import ops
+from jagged import checks, ops
 from jagged.layout import JaggedTensor
 from jagged.modules._rows import check_jagged, is_element, promote, zero_tail
 
@@ -51,6 +51,7 @@ class JaggedDenseAdd(nn.Module):
 
     def forward(self, x: JaggedTensor, dense: Tensor) -> JaggedTensor | Tensor:
         check_jagged("x", x)
+        checks.tensor("dense", dense)
         values, dense = promote(x.values, dense)
         if self.result == "padded":
             return ops.padded_add(values, x.offsets, dense)
@@ -68,6 +69,7 @@ class JaggedRowAdd(nn.Module):
 
     def forward(self, x: JaggedTensor, dense: Tensor) -> JaggedTensor:
         check_jagged("x", x)
+        checks.tensor("dense", dense)
         values, dense = promote(x.values, dense)
         return x.with_values(ops.row_add(values, x.offsets, dense))
 

@@ -135,6 +135,7 @@ class TimestampEncoder(nn.Module):
     def buckets(self, x: JaggedTensor, timestamps: Tensor) -> Tensor:
         """The index b of every element [T], int64; 0 for the capacity tail."""
         _check_integers("timestamps", timestamps, x, x.values.shape[0], "[T]")
+        timestamps = timestamps.to(torch.int64)
         row = x.row_ids()
         last = (spread(x.offsets[1:], row) - 1).clamp(min=0)
         # The difference is exact in integers; its logarithm and root need no more than float32.
@@ -157,7 +158,7 @@ class TimestampEncoder(nn.Module):
 def _check_integers(name: str, value: Tensor, x: JaggedTensor, size: int, meaning: str) -> None:
     """`value` holds `size` integers beside x."""
     checks.tensor(name, value)
-    if value.is_floating_point():
+    if value.is_floating_point() or value.is_complex():
         raise TypeError(
             f"{name} must be integers, got {value.dtype}: convert with {name}.to(torch.int64)"
         )
@@ -168,5 +169,6 @@ def _check_integers(name: str, value: Tensor, x: JaggedTensor, size: int, meanin
 def _add_rows_of(table: Tensor, index: Tensor, x: JaggedTensor) -> JaggedTensor:
     """`x + table[index]` in the dtype of x, with a zero tail."""
     checks.shape("x.values", x.values, (None, table.shape[1]), "[T, embedding_dim]")
+    checks.floating("x.values", x.values)
     encoded = nn.functional.embedding(index, table).to(x.values.dtype)
     return x.with_values(zero_tail(x.values + encoded, is_element(x)))

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from jagged import checks, ops
 from jagged.layout import JaggedTensor
-from jagged.modules._rows import check_jagged, is_element, to_autocast, zero_tail
+from jagged.modules._rows import check_jagged, check_same_rows, is_element, to_autocast, zero_tail
 
 
 class JaggedLinear(nn.Module):
@@ -139,6 +139,7 @@ class PerRowLinear(nn.Module):
         if self.to_weight is None:
             weight = context
         else:
+            checks.tensor("context", context)
             checks.shape("context", context, (rows, self.context_dim), "[B, context_dim]")
             if row_bias is not None:
                 raise ValueError(
@@ -148,9 +149,12 @@ class PerRowLinear(nn.Module):
             weight = self.to_weight(context).reshape(rows, self.in_features, self.out_features)
             row_bias = None if self.to_bias is None else self.to_bias(context)
         shape = (rows, self.in_features, self.out_features)
+        checks.tensor("weight", weight)
         checks.shape("weight", weight, shape, "[B, in_features, out_features]")
         values, weight = to_autocast(x.values), to_autocast(weight)
-        row_bias = None if row_bias is None else to_autocast(row_bias)
+        if row_bias is not None:
+            checks.tensor("row_bias", row_bias)
+            row_bias = to_autocast(row_bias)
         return x.with_values(ops.dense_bmm(values, x.offsets, weight, row_bias))
 
     def extra_repr(self) -> str:
@@ -182,8 +186,10 @@ class JaggedBMM(nn.Module):
         check_jagged("x", x)
         left = to_autocast(x.values)
         if isinstance(y, JaggedTensor):
+            check_same_rows("y", y, "x", x)
             right = to_autocast(y.values)
             return ops.jagged_bmm(left, right, x.offsets, self.max_length)
+        checks.tensor("y", y)
         out = ops.dense_bmm(left, x.offsets, to_autocast(y), None, self.max_length)
         return x.with_values(out)
 

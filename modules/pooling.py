@@ -83,7 +83,7 @@ class AttentionPooling(nn.Module):
         total = x.values.shape[0]
         checks.shape("x.values", x.values, (total, self.embedding_dim), "[T, embedding_dim]")
         values = zero_tail(x.values, is_element(x)).reshape(total, *self.query.shape)
-        scores = (values * self.query).sum(-1) * self.query.shape[1] ** -0.5
+        scores = (values * self.query).sum(-1) * max(self.query.shape[1], 1) ** -0.5
         probabilities = ops.softmax(scores, x.offsets)
         return ops.sum(probabilities[:, :, None] * values, x.offsets).flatten(1)
 

@@ -64,6 +64,13 @@ def test_dropout_in_evaluation_and_its_gradient() -> None:
 
 
 def test_messages() -> None:
+    x = random_jagged([2, 1], 3)
+    for layer in (modules.JaggedDenseAdd(), modules.JaggedRowAdd()):
+        with (
+            torch.autocast("cpu", torch.bfloat16),
+            pytest.raises(TypeError, match=r"dense must be a torch\.Tensor, got list"),
+        ):
+            layer(x, [1.0])
     with pytest.raises(ValueError, match='result must be "jagged" or "padded", got \'dense\''):
         modules.JaggedDenseAdd("dense")  # type: ignore[arg-type]
     for p in (-0.1, 1.0):

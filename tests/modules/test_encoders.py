@@ -68,6 +68,15 @@ def test_seconds_since_1970_keep_their_differences() -> None:
     assert encoder.buckets(x, times).tolist() == [7, 1, 0]
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32])
+def test_times_apart_by_more_than_their_dtype_holds(dtype: torch.dtype) -> None:
+    x = JaggedTensor(torch.zeros(3, 2), torch.tensor([0, 3]))
+    least, most = torch.iinfo(dtype).min, torch.iinfo(dtype).max
+    times = torch.tensor([least, most - 4, most], dtype=dtype)
+    encoder = modules.TimestampEncoder(15, 2, "sqrt", unit=1.0)
+    assert encoder.buckets(x, times).tolist() == [15, 2, 0]
+
+
 def test_encoders_add_their_vectors_and_learn_them() -> None:
     x = random_jagged([2, 0, 1], 3, dtype=torch.float64)
     position = modules.PositionEncoder(4, 3).double()
@@ -116,6 +125,10 @@ def test_messages() -> None:
         modules.TimestampEncoder(4, 3)(x, torch.zeros(5))
     with pytest.raises(TypeError, match=r"num_targets must be integers, got torch\.float32"):
         modules.PositionEncoder(4, 3)(x, torch.zeros(2))
+    with pytest.raises(TypeError, match=r"num_targets must be integers, got torch\.complex64"):
+        modules.PositionEncoder(4, 3)(x, torch.zeros(2) + 0j)
+    with pytest.raises(TypeError, match=r"x.values must be float32, .* got torch\.int64"):
+        modules.PositionEncoder(4, 3)(JaggedTensor(x.values.long(), x.offsets))
     with pytest.raises(ValueError, match='bucket must be "sqrt" or "log", got \'linear\''):
         modules.TimestampEncoder(4, 3, "linear")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="unit must be positive, got 0"):

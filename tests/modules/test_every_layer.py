@@ -119,7 +119,7 @@ def test_what_is_no_jagged_tensor(case: Case) -> None:
             layer(**{**batch.arguments, "x": got})
 
 
-def test_attention_of_what_is_no_jagged_tensor() -> None:
+def test_attention_of_what_does_not_fit() -> None:
     layer = modules.HSTUAttention(modules.HSTUConfig.production(**SHAPE))
     q, v = random_jagged(LENGTHS, 2, 3), random_jagged(LENGTHS, 2, 4)
     for arguments, name in (
@@ -129,6 +129,8 @@ def test_attention_of_what_is_no_jagged_tensor() -> None:
     ):
         with pytest.raises(TypeError, match=f"{name} must be a jagged"):
             layer(*arguments)
+    with pytest.raises(ValueError, match=r"v must have as many rows as q \(4\), got 2"):
+        layer(q, q, random_jagged([4, 5], 2, 4))
 
 
 @every_layer

@@ -126,6 +126,18 @@ def test_messages() -> None:
         ValueError, match=r"weight must have shape \[B, in_features, out_features\]"
     ):
         modules.PerRowLinear(6, 2)(x, torch.randn(4, 6, 3))
+    for call, name in (
+        (lambda: modules.PerRowLinear(6, 2, 3)(x, [[1.0]]), "context"),  # type: ignore[arg-type]
+        (lambda: modules.PerRowLinear(6, 2)(x, None), "weight"),  # type: ignore[arg-type]
+        (lambda: modules.PerRowLinear(6, 2)(x, torch.randn(4, 6, 2), [1.0]), "row_bias"),  # type: ignore[arg-type]
+        (lambda: modules.JaggedBMM()(x, [1.0]), "y"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(
+            TypeError, match=rf"{name} must be a torch\.Tensor, got (list|NoneType)"
+        ):
+            call()
+    with pytest.raises(ValueError, match=r"y must have as many rows as x \(4\), got 2"):
+        modules.JaggedBMM()(x, random_jagged([4, 5], 6))
 
 
 def test_repr_and_names() -> None:

@@ -49,6 +49,10 @@ def test_attention_pooling_against_a_loop(heads: int) -> None:
         torch.testing.assert_close(grad, want_grad)
 
 
+def test_attention_without_features() -> None:
+    assert modules.AttentionPooling(0)(random_jagged([2, 0], 0)).shape == (2, 0)
+
+
 def test_messages() -> None:
     with pytest.raises(ValueError, match="num_heads must divide embedding_dim, got 4 heads for 6"):
         modules.AttentionPooling(6, 4)
