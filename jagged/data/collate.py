@@ -28,8 +28,8 @@ def collate(
     """Put rows one after the other: a `collate_fn` for a `torch.utils.data.DataLoader`.
 
     Args:
-        rows: B tensors [n_i, ...] on the CPU of one dtype and trailing shape, or B sequences of
-            numbers; empty rows are ordinary, B >= 1.
+        rows: B tensors or arrays of numpy [n_i, ...] on the CPU, of one dtype and trailing shape,
+            or B sequences of numbers; empty rows are ordinary, B >= 1.
         max_length: longer rows are cut to it, and it becomes `max_length` of the result; without
             it rows stay whole and the result knows its longest row.
         keep: which end of a longer row stays: "last" (the newest of an event stream) or "first".
@@ -43,7 +43,7 @@ def collate(
 
     Raises:
         ValueError: no row, rows of different trailing shapes, or more elements than `capacity`.
-        TypeError: rows of different dtypes, or what is no row.
+        TypeError: rows of different dtypes, or what is no row or no number.
 
     Example:
         >>> jagged.data.collate([[1, 2, 3], [], [4]])
@@ -105,6 +105,10 @@ def collate_features(
         raise ValueError("examples must hold at least one example, got none")
     names = list(examples[0])
     for index, example in enumerate(examples):
+        if not isinstance(example, Mapping):
+            raise TypeError(
+                f"examples[{index}] must be a mapping of names, got {type(example).__name__}"
+            )
         if set(example) != set(names):
             raise ValueError(
                 f"examples must all have the features {sorted(names)}, "
@@ -139,6 +143,8 @@ def _as_tensors(rows: Sequence[Row], dtype: torch.dtype | None) -> list[Tensor]:
             raise TypeError(
                 f"rows[{index}] must be a tensor [n, ...] or a sequence of numbers, got {row!r}"
             )
+    # Arrays of numpy have a dtype, as tensors do. They may be read-only: this copies them.
+    rows = [torch.tensor(row) if hasattr(row, "__array_interface__") else row for row in rows]
     tensors = [row for row in rows if isinstance(row, Tensor)]
     if len(tensors) == len(rows):
         return [row if dtype is None else row.to(dtype) for row in tensors]
@@ -150,5 +156,8 @@ def _as_tensors(rows: Sequence[Row], dtype: torch.dtype | None) -> list[Tensor]:
     lengths = [len(row) for row in rows]
     if sum(lengths) == 0 and dtype is None:
         raise ValueError("dtype must be given where all rows are empty sequences of numbers")
-    flat = torch.tensor([number for row in rows for number in row], dtype=dtype)
+    try:
+        flat = torch.tensor([number for row in rows for number in row], dtype=dtype)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise type(error)(f"rows must hold numbers of one shape that fit: {error}") from error
     return list(torch.split(flat, lengths))

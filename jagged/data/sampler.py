@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import numbers
 from collections.abc import Iterator, Sequence
 from typing import TypedDict
 
@@ -66,15 +67,15 @@ class TokenBudgetSampler:
         given = torch.as_tensor(lengths)
         if given.numel() == 0:  # torch takes [] for floating
             given = given.to(torch.int64)
-        if given.ndim != 1 or given.dtype.is_floating_point:
+        if given.ndim != 1 or given.is_floating_point() or given.is_complex():
             raise ValueError(
                 f"lengths must be integers [B], got {given.dtype} {checks.shape_of(given)}"
             )
         self.lengths = given.to("cpu", torch.int64)
         self.budget = _at_least_one("budget", budget)
         self.max_rows = None if max_rows is None else _at_least_one("max_rows", max_rows)
-        self.bucket_bounds = tuple(bucket_bounds)
-        self.seed = seed
+        self.bucket_bounds = tuple(_plain(bound) for bound in bucket_bounds)
+        self.seed = _plain(seed)
         self.epoch = 0
         self.position = 0
         self._plan: tuple[int, list[Tensor]] | None = None
@@ -175,6 +176,14 @@ class TokenBudgetSampler:
 
 
 def _at_least_one(name: str, value: int) -> int:
+    if not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
     if value < 1:
         raise ValueError(f"{name} must be at least 1, got {value}")
-    return value
+    return _plain(value)
+
+
+def _plain(value: int) -> int:
+    """An int of numpy as one of Python, which prints otherwise: fingerprints and seeds are of
+    the printed number."""
+    return int(value) if isinstance(value, numbers.Integral) else value

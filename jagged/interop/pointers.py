@@ -88,7 +88,8 @@ def to_csr(x: JaggedTensor, num_columns: int) -> Any:
     from scipy.sparse import csr_array
 
     checks.shape("x.values", x.values, (x.values.shape[0],), "[T]")
-    if x.values.is_floating_point() or x.values.dtype == torch.bool:
+    dtype = x.values.dtype
+    if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool:
         raise TypeError(f"x.values must be integers (column indices), got {x.values.dtype}")
     total = int(x.offsets[-1])
     columns = x.values[:total]

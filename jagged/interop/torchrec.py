@@ -53,16 +53,19 @@ def to_torchrec(x: JaggedTensor | Mapping[str, JaggedTensor]) -> Any:
     """
     from torchrec.sparse.jagged_tensor import JaggedTensor as TorchrecJagged
 
+    if not isinstance(x, (JaggedTensor, Mapping)):
+        raise TypeError(f"x must be a JaggedTensor or a mapping of them, got {type(x).__name__}")
     if isinstance(x, JaggedTensor):
         return TorchrecJagged(values=x.values, offsets=x.offsets, weights=x.weights)
     return {name: to_torchrec(one) for name, one in x.items()}
 
 
-def to_keyed(features: Mapping[str, JaggedTensor]) -> Any:
+def to_keyed(features: Mapping[str, JaggedTensor], *, trim: bool = True) -> Any:
     """A torchrec `KeyedJaggedTensor` of features [T_f] with the same number of rows; copies.
 
     int32 lengths if every feature has int32 offsets, else int64. Weights are kept if every
-    feature has them.
+    feature has them. There is no room for a capacity tail: the tails are cut off, for which a GPU
+    is waited for. `trim=False` promises that there are none; then nothing is read.
 
     Raises:
         ValueError: no feature, or features with different numbers of rows.
@@ -70,14 +73,22 @@ def to_keyed(features: Mapping[str, JaggedTensor]) -> Any:
     """
     from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
+    if not isinstance(features, Mapping):
+        raise TypeError(
+            f"features must be a mapping of JaggedTensors, got {type(features).__name__}"
+        )
+    if not features:
+        raise ValueError("features must hold at least one feature, got none")
     batches = {name: len(one) for name, one in features.items()}
     if len(set(batches.values())) != 1:
         raise ValueError(f"features must have the same number of rows, got {batches}")
     joined = JaggedTensor.concat_batch(list(features.values()))
     narrow = all(one.offsets.dtype == torch.int32 for one in features.values())
     lengths = joined.lengths().to(torch.int32 if narrow else torch.int64)
+    total = int(joined.offsets[-1]) if trim else joined.values.shape[0]
+    weights = None if joined.weights is None else joined.weights[:total]
     return KeyedJaggedTensor(
-        keys=list(features), values=joined.values, lengths=lengths, weights=joined.weights
+        keys=list(features), values=joined.values[:total], lengths=lengths, weights=weights
     )
 
 
@@ -120,9 +131,10 @@ def _from_keyed(source: Any, max_length: int | None) -> dict[str, JaggedTensor]:
         }
     per_key: list[int] = source.length_per_key()
     rows: list[int] = source.stride_per_key()
-    pieces = zip(keys, values.split(per_key), lengths.split(rows), strict=True)
+    total = sum(per_key)  # what lies behind belongs to no key
+    pieces = zip(keys, values[:total].split(per_key), lengths.split(rows), strict=True)
     parts = {key: (one, as_offsets(n, one.shape[0])) for key, one, n in pieces}
-    carried = [None] * len(keys) if weights is None else weights.split(per_key)
+    carried = [None] * len(keys) if weights is None else weights[:total].split(per_key)
     return {
         key: JaggedTensor(one, offsets, max_length, weight)
         for (key, (one, offsets)), weight in zip(parts.items(), carried, strict=True)

@@ -81,6 +81,23 @@ def test_errors() -> None:
         collate([[1]], keep="middle")  # type: ignore[arg-type]
 
 
+def test_rows_that_are_no_numbers() -> None:
+    for rows in (["ab", "c"], [[1], ["a"]], [[2**63]], [[[1, 2]], [[3]]]):
+        with pytest.raises((TypeError, ValueError), match=r"rows must hold numbers .*: \w"):
+            collate(rows)  # type: ignore[arg-type]
+
+
+def test_rows_of_numpy() -> None:
+    rows = [numpy.ones((2, 3), numpy.float16), numpy.zeros((0, 3), numpy.float16)]
+    rows[0].flags.writeable = False
+    batch = collate(rows)  # type: ignore[arg-type]
+    assert batch.values.dtype == torch.float16
+    assert batch.values.tolist() == [[1.0] * 3] * 2
+    assert batch.lengths().tolist() == [2, 0]
+    empty = collate([numpy.zeros(0, numpy.int32)])  # type: ignore[list-item]
+    assert empty.values.dtype == torch.int32
+
+
 def test_named_features() -> None:
     batch = collate_features(
         [
@@ -113,6 +130,8 @@ def test_numbers_of_numpy_are_numbers() -> None:
 def test_errors_of_named_features() -> None:
     with pytest.raises(ValueError, match="examples must hold at least one example"):
         collate_features([])
+    with pytest.raises(TypeError, match=r"examples\[1\] must be a mapping of names, got list"):
+        collate_features([{"a": 1}, [1]])  # type: ignore[list-item]
     with pytest.raises(ValueError, match=r"features \['a'\], got \['b'\] in example 1"):
         collate_features([{"a": 1}, {"b": 1}])
     with pytest.raises(ValueError, match="feature 'a' must be a row in every example"):

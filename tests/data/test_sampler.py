@@ -1,3 +1,4 @@
+import numpy
 import pytest
 import torch
 from hypothesis import given
@@ -108,6 +109,20 @@ def test_errors() -> None:
         TokenBudgetSampler([1], 5, bucket_bounds=[4, 4])
     with pytest.raises(ValueError, match=r"lengths must be integers \[B\], got torch.float32"):
         TokenBudgetSampler(torch.ones(2), 5)
+    with pytest.raises(ValueError, match=r"lengths must be integers \[B\], got torch.complex64"):
+        TokenBudgetSampler(torch.ones(2) + 0j, 5)
+    for budget in ("5", None):
+        with pytest.raises(TypeError, match=r"budget must be a number, got (str|NoneType)"):
+            TokenBudgetSampler([1], budget)  # type: ignore[arg-type]
+
+
+def test_numbers_of_numpy_are_the_same_settings() -> None:
+    plain = TokenBudgetSampler([1, 2, 3], 5, bucket_bounds=[2], max_rows=2, seed=3)
+    bounds = numpy.array([2])
+    two, three, five = (numpy.int64(n) for n in (2, 3, 5))
+    other = TokenBudgetSampler([1, 2, 3], five, bucket_bounds=bounds, max_rows=two, seed=three)  # type: ignore[arg-type]
+    other.load_state_dict(plain.state_dict())
+    assert list(other) == list(plain)
 
 
 def test_refuses_a_state_of_something_else() -> None:

@@ -52,6 +52,8 @@ def test_csr() -> None:
         pointers.to_csr(x.with_values(x.values.float()), 3)
     with pytest.raises(TypeError, match="must be integers"):
         pointers.to_csr(x.with_values(x.values > 0), 3)
+    with pytest.raises(TypeError, match="must be integers"):
+        pointers.to_csr(x.with_values(x.values + 0j), 3)
     for values in (x.values, x.values - 1):
         with pytest.raises(ValueError, match=r"x.values must be in 0..1 \(column indices\)"):
             pointers.to_csr(x.with_values(values), 2)

@@ -98,6 +98,26 @@ def test_a_batch_of_no_rows() -> None:
     assert [part.offsets.tolist() for part in parts.values()] == [[0], [0]]
 
 
+def test_a_tail_stays_behind() -> None:
+    """torchrec splits all values by the lengths of the keys: there is no room for more."""
+    a = JaggedTensor(torch.tensor([5, 6, 7]), torch.tensor([0, 1, 1]), weights=torch.ones(3))
+    b = JaggedTensor(torch.tensor([1, 2, 3]), torch.tensor([0, 1, 3]), weights=torch.zeros(3))
+    keyed = to_keyed({"a": a, "b": b})
+    assert keyed.values().tolist() == [5, 1, 2, 3]
+    assert keyed.weights().tolist() == [1, 0, 0, 0]
+    assert keyed.to_dict()["b"].values().tolist() == [1, 2, 3]
+    assert to_keyed({"a": a}, trim=False).values().tolist() == [5, 0, 0]
+    padded = torchrec.KeyedJaggedTensor(
+        keys=["a", "b"],
+        values=torch.arange(9),
+        lengths=torch.tensor([1, 2, 2, 0]),
+        weights=torch.arange(9.0),
+    )
+    parts = from_torchrec(padded)
+    assert isinstance(parts, dict)
+    assert [part.values.tolist() for part in parts.values()] == [[0, 1, 2], [3, 4]]
+
+
 def test_an_embedding_collection_feeds_a_layer_and_learns() -> None:
     table = EmbeddingConfig(name="t", embedding_dim=4, num_embeddings=10, feature_names=["item"])
     collection = EmbeddingCollection(tables=[table], need_indices=True)
@@ -122,6 +142,13 @@ def test_what_is_refused() -> None:
         from_torchrec(torch.zeros(2))
     with pytest.raises(TypeError, match=r"source must be .* got Tensor under 'a'"):
         from_torchrec({"a": torch.zeros(2)})
+    for wrong in (torch.zeros(2), [random_jagged([1])]):
+        with pytest.raises(TypeError, match="must be a JaggedTensor or a mapping of them, got "):
+            to_torchrec(wrong)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="features must be a mapping of JaggedTensors, got "):
+            to_keyed(wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="features must hold at least one feature"):
+        to_keyed({})
     ids, floats = random_jagged([1]).to(dtype=torch.int64), random_jagged([1])
     with pytest.raises(TypeError, match="must have the dtype of"):
         to_keyed({"a": ids, "b": floats})
