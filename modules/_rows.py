@@ -67,7 +67,7 @@ def history_lengths(x: JaggedTensor, num_targets: Tensor | None) -> Tensor:
 
 def autocast_dtype(device: torch.device) -> torch.dtype | None:
     """The dtype of the autocast region around the call, or None outside of one."""
-    if torch.is_autocast_enabled(device.type):
+    if device.type != "meta" and torch.is_autocast_enabled(device.type):
         return torch.get_autocast_dtype(device.type)
     return None
 

@@ -67,7 +67,7 @@ class PositionEncoder(nn.Module):
             _check_integers("num_targets", num_targets, x, x.num_rows, "[B]")
         row = x.row_ids()
         start = spread(x.offsets[:-1], row)
-        index = torch.arange(row.shape[0], device=row.device) - start
+        index = (torch.arange(row.shape[0], device=row.device) - start).clamp(min=0)
         history = spread(history_lengths(x, num_targets), row)
         back = history - torch.minimum(index, history) + self.contextual
         back = back.clamp(max=self.num_positions - 1)
@@ -137,7 +137,7 @@ class TimestampEncoder(nn.Module):
         _check_integers("timestamps", timestamps, x, x.values.shape[0], "[T]")
         timestamps = timestamps.to(torch.int64)
         row = x.row_ids()
-        last = (spread(x.offsets[1:], row) - 1).clamp(min=0)
+        last = (spread(x.offsets[1:], row) - 1).clamp(min=0, max=max(row.shape[0] - 1, 0))
         # The difference is exact in integers; its logarithm and root need no more than float32.
         age = (timestamps[last] - timestamps).to(torch.float32).clamp(min=1e-6) / self.unit
         scaled = age.log() if self.bucket == "log" else age.sqrt()

@@ -77,6 +77,15 @@ def test_times_apart_by_more_than_their_dtype_holds(dtype: torch.dtype) -> None:
     assert encoder.buckets(x, times).tolist() == [15, 2, 0]
 
 
+@pytest.mark.parametrize("offsets", [[0, 9], [0, 3, 1, 4], [2, 3, 4], [0, -1, 9, -3, 4]])
+def test_wrong_offsets_lead_to_no_address_outside(offsets: list[int]) -> None:
+    """They are an error of contents, which no layer looks for: but on a GPU, where an index out of
+    range ends the process, a wrong batch must not."""
+    x = JaggedTensor(torch.zeros(4, 2), torch.tensor(offsets))
+    assert modules.PositionEncoder(5, 2, contextual=1)(x).values.shape == (4, 2)
+    assert modules.TimestampEncoder(5, 2)(x, torch.arange(4)).values.shape == (4, 2)
+
+
 def test_encoders_add_their_vectors_and_learn_them() -> None:
     x = random_jagged([2, 0, 1], 3, dtype=torch.float64)
     position = modules.PositionEncoder(4, 3).double()

@@ -134,6 +134,17 @@ def test_attention_of_what_does_not_fit() -> None:
 
 
 @every_layer
+def test_shapes_without_memory(case: Case) -> None:
+    """On the meta device, where one asks for sizes and counts operations."""
+    layer, batch = case.layer(), case.batch(LENGTHS, tail=1)
+    want = call(layer, batch)
+    arguments = {name: value.to("meta") for name, value in batch.arguments.items()}
+    out = call(layer.to("meta"), Batch(arguments, batch.kinds))
+    assert out.is_meta
+    assert (out.shape, out.dtype) == (want.shape, want.dtype)
+
+
+@every_layer
 def test_int32_offsets(case: Case) -> None:
     layer = case.layer()
     wide = case.batch(LENGTHS, tail=1)
