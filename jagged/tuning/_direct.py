@@ -155,6 +155,9 @@ def _narrow(*sizes: int) -> tuple[bool, ...]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _classes(*strides: int) -> tuple[object, ...]:
-    """What Triton specialises integers for: 1, a multiple of 16, beyond 32 bits."""
-    return tuple(1 if one == 1 else (one & 15 == 0, _narrow(one)) for one in strides)
+def _classes(*strides: int) -> str:
+    """What Triton specialises integers for: 1, a multiple of 16, beyond 32 bits.
+
+    A text, whose hash is computed once.
+    """
+    return str([1 if one == 1 else (one & 15 == 0, _narrow(one)) for one in strides])

@@ -142,8 +142,8 @@ def _key_function(
     """Makes `key(config, *args)`: everything that the code generated for `function` depends on.
 
     It is written out for the arguments, as `lambda config, values, steps: (config,
-    values.get_device(), values.dtype, values.ndim == 1 or values.shape[1:], ..., type(steps))`: a
-    loop over them would cost twice as much, and this is a large part of what a call of an op costs.
+    values.get_device(), values.dtype, values.is_contiguous() and ..., type(steps))`: a loop over
+    them would cost twice as much, and this is a large part of what a call of an op costs.
     """
     annotations = function.__annotations__
     always = next((name for name in dynamic if annotations[name] is Tensor), None)
@@ -160,7 +160,7 @@ def _key_function(
             if dims != tuple(range(len(dims))):
                 raise ValueError(f"dynamic dimensions of {name} must be the first, got {dims}")
             fact = (
-                f"{name}.dtype, {name}.ndim == {len(dims)} or {name}.shape[{len(dims)}:], "
+                f"{name}.dtype, {_trailing(name, len(dims))}, "
                 f"{name}.is_contiguous() and {name}.numel() < {SURELY_NARROW} or layout({name})"
             )
             facts.append(
@@ -173,6 +173,16 @@ def _key_function(
         {"layout": _layout, "float32": torch.float32, "precision": _precision},
     )
     return made
+
+
+def _trailing(name: str, leading: int) -> str:
+    """Source of the sizes of a tensor past its `leading` dimensions; True where there are none.
+
+    The slice of a shape costs more than all else that a key has of a tensor, and most have one
+    dimension more or none.
+    """
+    one_more = f"({name}.shape[{leading}],) if (_ndim := {name}.ndim) == {leading + 1}"
+    return f"{one_more} else _ndim == {leading} or {name}.shape[{leading}:]"
 
 
 def _precision() -> object:
@@ -192,6 +202,8 @@ def _layout(tensor: Tensor) -> str:
     They do by an upper bound of the largest, and by the number of elements, since Helion counts
     those of an expanded tensor as well.
     """
+    if tensor.untyped_storage().nbytes() < INT32_LIMIT and tensor.numel() < INT32_LIMIT:
+        return "strided"  # quick for most: an offset stays in the memory that there is
     reach = sum(map(mul, tensor.shape, tensor.stride()))
     return "wide" if reach >= INT32_LIMIT or tensor.numel() >= INT32_LIMIT else "strided"
 

@@ -92,8 +92,10 @@ def test_what_specialises_has_its_own_entry(compiled: Compiled, other: tuple[Any
         (meta(2**27, 32), True),
         (meta(1, 32).expand(2**27, 32), True),
         (meta(2**20, 4096)[:, :32], True),
+        (meta(2**10, 4096)[:, :32], False),
+        (meta(2**18, 4096)[:, :32], False),
     ],
-    ids=["small", "large", "expanded", "strided"],
+    ids=["small", "large", "expanded", "strided", "view", "view-of-much"],
 )
 def test_addresses_of_64_bits_where_needed(compiled: Compiled, values: Tensor, wide: bool) -> None:
     kernel(CONFIG, values, None, 4, 16)
