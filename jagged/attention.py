@@ -48,6 +48,7 @@ class HSTUMask:
     def __post_init__(self) -> None:
         for name in ("window", "contextual", "min_full"):
             checks.length(name, getattr(self, name))
+            object.__setattr__(self, name, int(getattr(self, name)))  # numpy's are no plain data
 
     def keep(self, length: int, targets: int | None = None) -> Tensor:
         """[length, length] bool: query i (first dimension) sees key j. The meaning of the mask.

@@ -7,6 +7,8 @@ to do.
 """
 
 import inspect
+import math
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -274,6 +276,14 @@ def norm_parameters(
         same_dtype("bias", bias, "weight", weight)
     if eps < 0:
         raise ValueError(f"eps must not be negative, got {eps}")
+
+
+def finite(name: str, value: float) -> None:
+    """`value` is a number of the host, neither infinite nor NaN."""
+    if isinstance(value, Tensor) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a Python number, got {type(value).__name__}")
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be finite, got {value}")
 
 
 def probability(name: str, value: float) -> None:

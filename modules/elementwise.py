@@ -22,6 +22,7 @@ class JaggedSoftmax(nn.Module):
 
     def __init__(self, max_length: int | None = None) -> None:
         super().__init__()
+        checks.max_length(max_length)
         self.max_length = max_length
 
     def forward(self, x: JaggedTensor) -> JaggedTensor:

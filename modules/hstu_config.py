@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import torch
 
+from jagged import checks
 from jagged.attention import HSTUMask
 
 
@@ -141,7 +142,18 @@ class HSTUConfig:
         )
 
     def __post_init__(self) -> None:
-        for name in ("embedding_dim", "num_heads", "attention_dim", "hidden_dim", "num_layers"):
+        sizes = ("embedding_dim", "num_heads", "attention_dim", "hidden_dim", "num_layers")
+        optional = ("max_length", "scale", "alpha", "projection_std")
+        # numpy's numbers become Python's: all fields are plain data.
+        for name in (*sizes, "max_length", "contextual", "min_full", "time_buckets"):
+            if name not in optional or getattr(self, name) is not None:
+                checks.length(name, getattr(self, name))
+                object.__setattr__(self, name, int(getattr(self, name)))
+        for name in ("scale", "alpha", "projection_std", "dropout", "eps", "time_divisor"):
+            if name not in optional or getattr(self, name) is not None:
+                checks.finite(name, getattr(self, name))
+                object.__setattr__(self, name, float(getattr(self, name)))
+        for name in sizes:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.max_length is None:
@@ -161,12 +173,16 @@ class HSTUConfig:
             raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
         if self.activation not in ("uvqk", "u"):
             raise ValueError(f'activation must be "uvqk" or "u", got {self.activation!r}')
-        if self.time_buckets < 0:
-            raise ValueError(f"time_buckets must not be negative, got {self.time_buckets}")
+        for name in ("eps", "projection_std"):
+            if (getattr(self, name) or 0.0) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
         if isinstance(self.window, list):
             raise TypeError(f"window must be one int or a tuple of them, got {self.window}")
-        for window in self._windows():
-            HSTUMask(window, self.contextual, self.min_full)
+        masks = [HSTUMask(one, self.contextual, self.min_full) for one in self._windows()]
+        windows = tuple(mask.window for mask in masks)
+        object.__setattr__(
+            self, "window", windows if isinstance(self.window, tuple) else windows[0]
+        )
         if isinstance(self.window, tuple) and len(self.window) != self.num_layers:
             raise ValueError(
                 f"window must be one int or one for each of {self.num_layers} layers, "

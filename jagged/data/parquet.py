@@ -42,8 +42,8 @@ def read_parquet(
         offsets, large lists int64; `max_length` is known.
 
     Raises:
-        ValueError: a column that the file does not have, no columns, `batch_rows` below 1; while
-            iterating, a null list or a null in a list (the message names the column).
+        ValueError: no Parquet file, a column that it does not have, no columns, `batch_rows` below
+            1; while iterating, a null list or a null in a list (the message names the column).
         TypeError: while iterating, a column that holds no lists of numbers.
     """
     if batch_rows < 1:
@@ -169,7 +169,10 @@ def _open(path: str | Path, columns: Sequence[str]) -> Any:
     import pyarrow.parquet
 
     _check_columns(columns)
-    file = pyarrow.parquet.ParquetFile(path)
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+    except pyarrow.ArrowInvalid as error:
+        raise ValueError(f"{path} is no Parquet file: {error}") from error
     names = file.schema_arrow.names
     missing = [name for name in columns if name not in names]
     if missing:  # pyarrow would leave them out without a word

@@ -114,6 +114,18 @@ def test_columns_that_are_refused(
         list(ParquetBatches([path], ["x"], 8))
 
 
+def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
+    path, _ = numbered(tmp_path / "a.parquet", 4, 4)
+    broken = tmp_path / "broken.parquet"
+    broken.write_text("PAR1, it says, but it is not")
+    for read in (
+        lambda: read_parquet(broken, ["items"]),
+        lambda: list(ParquetBatches([path, broken], ["items"], 9)),
+    ):
+        with pytest.raises(ValueError, match=r"broken\.parquet is no Parquet file: "):
+            read()
+
+
 def test_arguments_that_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", x=pa.array(ROWS))
     with pytest.raises(ValueError, match=r"got \['y'\] where it has \['x'\]"):

@@ -65,6 +65,10 @@ def test_dropout_in_evaluation_and_its_gradient() -> None:
 
 def test_messages() -> None:
     x = random_jagged([2, 1], 3)
+    with pytest.raises(ValueError, match="max_length must not be negative, got -1"):
+        modules.JaggedSoftmax(-1)
+    with pytest.raises(ValueError, match="max_length must not be negative, got -1"):
+        modules.JaggedBMM(-1)
     for layer in (modules.JaggedDenseAdd(), modules.JaggedRowAdd()):
         with (
             torch.autocast("cpu", torch.bfloat16),

@@ -6,6 +6,7 @@ import io
 import pickle
 from typing import Any
 
+import numpy
 import pytest
 import torch
 
@@ -119,8 +120,41 @@ def test_a_checkpoint_with_a_config_is_loaded_as_data() -> None:
         ({"time_buckets": -1}, "time_buckets must not be negative, got -1"),
         ({"window": -1}, "window must not be negative, got -1"),
         ({"contextual": -1}, "contextual must not be negative, got -1"),
+        ({"scale": float("nan")}, "scale must be finite, got nan"),
+        ({"alpha": float("inf")}, "alpha must be finite, got inf"),
+        ({"eps": float("nan")}, "eps must be finite, got nan"),
+        ({"eps": -1.0}, "eps must not be negative, got -1"),
+        ({"projection_std": -1.0}, "projection_std must not be negative, got -1"),
     ],
 )
 def test_messages(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         HSTUConfig(**{**SHAPE, **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"embedding_dim": 4.0}, "embedding_dim must be a Python int .* got float"),
+        ({"max_length": 5.5}, "max_length must be a Python int .* got float"),
+        ({"time_buckets": 2.5}, "time_buckets must be a Python int .* got float"),
+        ({"scale": torch.tensor(0.5)}, "scale must be a Python number, got Tensor"),
+        ({"dropout": None}, "dropout must be a Python number, got NoneType"),
+    ],
+)
+def test_types(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        HSTUConfig(**{**SHAPE, **change})
+
+
+def test_numbers_of_numpy_become_those_of_python() -> None:
+    """torch.load takes no others for data."""
+    given = {name: numpy.int64(value) for name, value in SHAPE.items()}
+    windows = (numpy.int32(3), numpy.int32(0))
+    config = HSTUConfig(**given, num_layers=2, scale=numpy.float32(0.5), window=windows)  # type: ignore[arg-type]
+    assert config == HSTUConfig(**SHAPE, num_layers=2, scale=0.5, window=(3, 0))
+    kinds = {type(value) for value in dataclasses.asdict(config).values()}
+    assert kinds == {int, float, bool, str, tuple, type(None)}
+    assert isinstance(config.window, tuple)
+    assert [type(window) for window in config.window] == [int, int]
+    assert type(HSTUMask(numpy.int64(3)).window) is int  # type: ignore[arg-type]

@@ -91,6 +91,9 @@ def test_messages() -> None:
             build(5)(random_jagged([2], 4))
     with pytest.raises(ValueError, match=r"\[T, num_heads, V\] = \[any, 3, any\], got \[2, 4\]"):
         modules.HeadLayerNorm(3)(random_jagged([2], 4))
+    for eps in (-1.0, float("nan")):
+        with pytest.raises(ValueError, match=f"eps must not be negative, got {eps}"):
+            modules.TokenLayerNorm(3, eps)
 
 
 def test_repr() -> None:
