@@ -5,16 +5,6 @@ from torch import Tensor
 
 from jagged import checks
 
-_INTEGER_DTYPES = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
-
-
-def check_integers(name: str, value: Tensor) -> None:
-    """`value` has an integer dtype that torch computes in."""
-    if value.dtype not in _INTEGER_DTYPES:
-        raise TypeError(
-            f"{name} must be integers, got {value.dtype}: convert with {name}.to(torch.int64)"
-        )
-
 
 def as_offsets(lengths: Tensor, capacity: int | None) -> Tensor:
     """Offsets [B + 1] of rows with these lengths [B]: int32 for int32 lengths, else int64.
@@ -23,7 +13,7 @@ def as_offsets(lengths: Tensor, capacity: int | None) -> Tensor:
     overflows without a word.
     """
     checks.tensor("lengths", lengths)
-    check_integers("lengths", lengths)
+    checks.integers("lengths", lengths)
     if lengths.ndim != 1:
         raise ValueError(f"lengths must be one-dimensional [B], got {checks.shape_of(lengths)}")
     fits = capacity is not None and capacity < 2**31

@@ -138,6 +138,15 @@ def number(name: str, value: Tensor) -> None:
         )
 
 
+def integers(name: str, value: Tensor, *, bools: bool = False) -> None:
+    """`value` has an integer dtype, or bool where that is a number too."""
+    dtype = value.dtype
+    if dtype.is_floating_point or dtype.is_complex or (dtype == torch.bool and not bools):
+        raise TypeError(
+            f"{name} must be integers, got {dtype}: convert with {name}.to(torch.int64)"
+        )
+
+
 def same_dtype(name: str, value: Tensor, other_name: str, other: Tensor) -> None:
     """Two operands have one dtype: nothing is promoted behind the caller's back."""
     if value.dtype != other.dtype:

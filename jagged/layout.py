@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from jagged import checks, ops
-from jagged._rows import as_offsets, check_integers, gather_rows, row_ids
+from jagged._rows import as_offsets, gather_rows, row_ids
 from jagged._text import describe
 
 
@@ -114,7 +114,7 @@ class JaggedTensor:
             lengths = mask.sum(1)
         else:
             checks.shape("lengths", lengths_or_mask, (batch,), "[B]")
-            check_integers("lengths", lengths_or_mask)
+            checks.integers("lengths", lengths_or_mask)
             # N itself may be more than a narrow dtype holds.
             narrow = lengths_or_mask.dtype not in checks.OFFSETS_DTYPES
             wide = torch.int64 if narrow else lengths_or_mask.dtype
@@ -136,7 +136,7 @@ class JaggedTensor:
         checks.tensor("ids", ids)
         checks.same_device("ids", ids, "values", values)
         checks.shape("ids", ids, (values.shape[0],), "[T]")
-        check_integers("ids", ids)
+        checks.integers("ids", ids)
         checks.length("num_rows", num_rows)
         rows = torch.arange(num_rows + 1, device=ids.device)
         offsets = torch.searchsorted(ids.to(torch.int64).contiguous(), rows)
@@ -268,7 +268,7 @@ class JaggedTensor:
         """
         checks.tensor("left_lengths", left_lengths)
         checks.same_device("left_lengths", left_lengths, "values", self.values)
-        check_integers("left_lengths", left_lengths)
+        checks.integers("left_lengths", left_lengths)
         checks.shape("left_lengths", left_lengths, (self.num_rows,), "[B]")
         checks.max_length(left_total, "left_total")
         checks.max_length(right_total, "right_total")
@@ -379,7 +379,7 @@ def _as_index(rows: object, num_rows: int) -> Tensor:
     if rows.dtype == torch.bool:
         checks.shape("mask", rows, (num_rows,), "[B]")
         return rows
-    check_integers("rows", rows)
+    checks.integers("rows", rows)
     return rows.to(torch.int64)  # torch takes uint8 for a mask
 
 

@@ -158,10 +158,7 @@ class TimestampEncoder(nn.Module):
 def _check_integers(name: str, value: Tensor, x: JaggedTensor, size: int, meaning: str) -> None:
     """`value` holds `size` integers beside x."""
     checks.tensor(name, value)
-    if value.is_floating_point() or value.is_complex():
-        raise TypeError(
-            f"{name} must be integers, got {value.dtype}: convert with {name}.to(torch.int64)"
-        )
+    checks.integers(name, value, bools=True)
     checks.same_device(name, value, "x.values", x.values)
     checks.shape(name, value, (size,), meaning)
 

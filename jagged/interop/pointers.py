@@ -88,9 +88,7 @@ def to_csr(x: JaggedTensor, num_columns: int) -> Any:
     from scipy.sparse import csr_array
 
     checks.shape("x.values", x.values, (x.values.shape[0],), "[T]")
-    dtype = x.values.dtype
-    if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool:
-        raise TypeError(f"x.values must be integers (column indices), got {x.values.dtype}")
+    checks.integers("x.values", x.values)
     total = int(x.offsets[-1])
     columns = x.values[:total]
     # scipy does not look, and reads past the end of what such a matrix is multiplied by.
