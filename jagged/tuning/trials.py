@@ -72,8 +72,9 @@ class GpuTrials:
     """
 
     def __init__(self, device: torch.device, workers: int, sample_ms: float = 40.0) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__])
+        # Not by fork, and not by a server that forks: compiling asks the driver, which answers
+        # nothing in a process that was forked after the first question to it.
+        context = multiprocessing.get_context("spawn")
         self._pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_leave_interrupts)
         self._target = Target.of(device)
         self.hardware = self._target.name
@@ -214,6 +215,8 @@ def compiled(
         ]
     except Exception as error:
         return Fit(error=_first_line(error))
+    if not made:
+        return Fit(error="the call launches another kernel with it")
     return Fit(max(one.stack for one in made), max(one.shared for one in made))
 
 

@@ -1,12 +1,17 @@
 """What decides whether a config is right, without a GPU: references, errors, smaller calls."""
 
 import io
+import os
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from jagged.tuning import operands, plan
+from jagged.kernels import hstu_attention
+from jagged.tuning import operands, plan, trials
 from jagged.tuning.cases import Case, default_cases
+from jagged.tuning.configs import Config
+from jagged.tuning.offline import H200, Target
 from jagged.tuning.operands import Shape
 from jagged.tuning.plan import Unit, units
 from jagged.tuning.progress import Progress
@@ -102,3 +107,26 @@ def test_progress() -> None:
         "[######------------------] 1/4 one, 5 s left",
         "[############------------] 2/4 two, 10 s left",
     ]
+
+
+def test_a_config_under_which_the_call_launches_another_kernel_is_dropped() -> None:
+    case = Case("hstu_attention", Shape(512, 128, 128, heads=4))
+    table = hstu_attention.FORWARD_SHORT
+    (unit,) = (unit for unit in units([case], H200.capability) if unit.table is table)
+    constants = {**unit.current.constants, "WIDTH": 64}
+    other = Config(unit.current.settings, unit.current.form, constants)
+    fit = trials.compiled(table.stem, table.name, case, "forward", other, H200)
+    assert "launches another kernel" in fit.error
+
+
+def test_processes_that_compile_are_no_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fork of a process, or of a server, that asked the CUDA driver anything gets no answer."""
+    monkeypatch.setattr(Target, "of", lambda _device: H200)
+    monkeypatch.setattr(trials, "Stopwatch", lambda *_, **__: SimpleNamespace(warm=lambda: None))
+    gpu = trials.GpuTrials(torch.device("cuda"), 1)
+    try:
+        started = gpu._pool.submit(os.getppid).result()
+        assert started == os.getpid()  # a server would be their parent
+        assert gpu._pool._mp_context.get_start_method() == "spawn"  # type: ignore[attr-defined]
+    finally:
+        gpu.close()
