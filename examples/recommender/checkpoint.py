@@ -12,6 +12,11 @@ import numpy
 import torch
 
 State = dict[str, Any]
+# What reading a file that is none raises; pickle promises no less.
+_BROKEN = (
+    *(pickle.UnpicklingError, EOFError, AttributeError, ImportError, LookupError),
+    *(RuntimeError, TypeError, ValueError),
+)
 
 
 class Mismatch(ValueError):
@@ -31,11 +36,13 @@ def load(path: Path) -> State:
     """
     try:
         state: State = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+    except _BROKEN as error:
         what = str(error).partition("\n")[0] or type(error).__name__
         raise Mismatch(
             f"{path} cannot be read ({what}): delete it to train from the start, or restore it"
         ) from error
+    if not isinstance(state, dict):
+        raise Mismatch(f"{path} must hold a checkpoint, got {type(state).__name__}")
     return state
 
 

@@ -105,8 +105,10 @@ class Settings:
                 "over all items would bring the whole table to every process in every step"
             )
         unknown = sorted(set(self.models) - set(MODELS))
-        if unknown or not self.models:
-            raise ValueError(f"models must be among {list(MODELS)}, got {list(self.models)}")
+        if unknown or not self.models or len(set(self.models)) < len(self.models):
+            raise ValueError(
+                f"models must be among {list(MODELS)}, each once, got {list(self.models)}"
+            )
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=2) + "\n"

@@ -351,10 +351,11 @@ class Trainer:
         Raises:
             checkpoint.Mismatch: the state is of other data, or of another version of this program.
         """
-        if state["format"] != CHECKPOINT_FORMAT:
+        found = state.get("format")
+        if found != CHECKPOINT_FORMAT:
             raise checkpoint.Mismatch(
                 f"{self.file} must have checkpoint format {CHECKPOINT_FORMAT}, got "
-                f"{state['format']}: it is from another version of this program"
+                f"{found}: it is from another version of this program"
             )
         if state["data"] != self.split.fingerprint:
             raise checkpoint.Mismatch(

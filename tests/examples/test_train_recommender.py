@@ -1,3 +1,4 @@
+import io
 import json
 import random
 import re
@@ -159,18 +160,27 @@ def test_refuses_to_continue_with_other_data(
     assert re.search(r"sasrec\.pt was trained on other data than .*events\.txt", said)
 
 
-@pytest.mark.parametrize("kept", [0, 1000], ids=["empty", "cut"])
 def test_refuses_to_continue_from_a_broken_checkpoint(
-    kept: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train_recommender.main([*TINY, "--epochs", "1", "--models", "sasrec", "--out", str(tmp_path)])
     file = tmp_path / "sasrec.pt"
-    file.write_bytes(file.read_bytes()[:kept])
-    with pytest.raises(SystemExit) as end:
-        train_recommender.main(["--resume", str(tmp_path)])
-    assert end.value.code == exits.WRONG_CHECKPOINT
-    said = capsys.readouterr().err
-    assert re.search(r"sasrec\.pt cannot be read .*: delete it to train from the start", said)
+    number, other = io.BytesIO(), io.BytesIO()
+    torch.save(3, number)
+    torch.save({"model": {}}, other)
+    cannot = r"cannot be read .*: delete it to train from the start"
+    for content, message in (
+        (b"", cannot),
+        (file.read_bytes()[:1000], cannot),
+        (b"junk", cannot),
+        (number.getvalue(), "must hold a checkpoint, got int"),
+        (other.getvalue(), "must have checkpoint format 2, got None"),
+    ):
+        file.write_bytes(content)
+        with pytest.raises(SystemExit) as end:
+            train_recommender.main(["--resume", str(tmp_path)])
+        assert end.value.code == exits.WRONG_CHECKPOINT
+        assert re.search(rf"sasrec\.pt {message}", capsys.readouterr().err)
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(
@@ -220,6 +230,7 @@ def test_errors_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
         (["--seed", str(2**64)], f"seed must be in -2**63..2**63 - 1, got {2**64}"),
         (["--window", "-1"], "window must not be negative or infinite, got -1"),
         (["--weight-decay", "-0.1"], "weight_decay must not be negative or infinite, got -0.1"),
+        (["--models", "hstu", "hstu"], "each once, got ['hstu', 'hstu']"),
         (["--models", "bert"], "invalid choice: 'bert'"),
         (["--resume", str(tmp_path)], "--resume must name a run folder, but there is no"),
         (
