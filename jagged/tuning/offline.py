@@ -23,7 +23,7 @@ from helion.exc import InvalidConfig
 from torch import Tensor
 from torch._dynamo.source import ConstantSource
 from torch._inductor.runtime import hints
-from torch._subclasses import FakeTensorMode
+from torch._subclasses import FakeTensorMode, fake_tensor
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
@@ -117,6 +117,8 @@ def pretend(target: Target) -> Iterator[None]:
         create = classmethod(lambda cls, device: inductor)
         stack.enter_context(mock.patch.object(hints.DeviceProperties, "create", create))
         stack.enter_context(mock.patch.object(driver, "_active", _Driver(target)))
+        # With a CUDA build of torch the first fake tensor would ask for the driver.
+        stack.enter_context(mock.patch.object(fake_tensor, "init_gpu_context", lambda device: None))
         yield
 
 

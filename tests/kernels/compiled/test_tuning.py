@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch._subclasses import fake_tensor
 
 from jagged.kernels import sum as row_sum
 from jagged.tuning import __main__, tables, validate
 from jagged.tuning.cases import Case
 from jagged.tuning.configs import Config, use_tables
-from jagged.tuning.offline import H200, compile_kernel
+from jagged.tuning.offline import H200, FakeDevice, compile_kernel, pretend
 from jagged.tuning.operands import Shape
 from jagged.tuning.plan import units
 from jagged.tuning.trials import compiled
@@ -30,6 +31,18 @@ def own_folder() -> Iterator[None]:
 def test_a_candidate_that_fits() -> None:
     fit = compiled(TABLE.stem, TABLE.name, CASE, "backward", Config(GOOD), H200)
     assert (fit.stack, fit.error) == (0, "")
+
+
+def test_no_driver_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CUDA build of torch asks for it at the first fake tensor, on a machine without one too."""
+
+    def ask(device: torch.device) -> None:
+        raise RuntimeError("Found no NVIDIA driver on your system.")
+
+    monkeypatch.setattr(fake_tensor, "init_gpu_context", ask)
+    with pretend(H200):
+        made = FakeDevice().tensor(torch.empty(3, device="meta"), ())
+    assert made.device == torch.device("cuda:0")
 
 
 def test_a_candidate_that_spills_on_another_gpu() -> None:
