@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import pickle
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -12,11 +11,6 @@ import numpy
 import torch
 
 State = dict[str, Any]
-# What reading a file that is none raises; pickle promises no less.
-_BROKEN = (
-    *(pickle.UnpicklingError, EOFError, AttributeError, ImportError, LookupError),
-    *(RuntimeError, TypeError, ValueError),
-)
 
 
 class Mismatch(ValueError):
@@ -36,7 +30,9 @@ def load(path: Path) -> State:
     """
     try:
         state: State = torch.load(path, map_location="cpu", weights_only=True)
-    except _BROKEN as error:
+    except OSError:
+        raise
+    except Exception as error:  # what is no pickle may raise anything
         what = str(error).partition("\n")[0] or type(error).__name__
         raise Mismatch(
             f"{path} cannot be read ({what}): delete it to train from the start, or restore it"
