@@ -118,7 +118,7 @@ def pretend(target: Target) -> Iterator[None]:
         stack.enter_context(mock.patch.object(hints.DeviceProperties, "create", create))
         stack.enter_context(mock.patch.object(driver, "_active", _Driver(target)))
         # With a CUDA build of torch the first fake tensor would ask for the driver.
-        stack.enter_context(mock.patch.object(fake_tensor, "init_gpu_context", lambda device: None))
+        stack.enter_context(mock.patch.object(fake_tensor, "init_gpu_context"))
         yield
 
 
