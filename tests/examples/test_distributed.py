@@ -226,14 +226,14 @@ def test_a_loss_that_is_not_finite_ends_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", [".metadata", "__0_0.distcp"])
-@pytest.mark.parametrize("left", [None, 0, 100], ids=["gone", "empty", "cut"])
-def test_a_broken_checkpoint_is_named(broken: str, left: int | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("left", ["gone", "empty", "cut", "junk"])
+def test_a_broken_checkpoint_is_named(broken: str, left: str, tmp_path: Path) -> None:
     checkpoints = ShardedCheckpoints(tmp_path / "hstu", World())
     number = checkpoints.save({"model/weight": torch.ones(100), "progress": b"here"}, None)
     file = tmp_path / "hstu" / f"{number:06d}" / broken
-    if left is None:
-        file.unlink()
-    else:
-        file.write_bytes(file.read_bytes()[:left])
+    contents = {"empty": b"", "cut": file.read_bytes()[:100], "junk": b"junk"}
+    file.unlink()
+    if left in contents:
+        file.write_bytes(contents[left])
     with pytest.raises(checkpoint.Mismatch, match=r"hstu/000001 cannot be read .*: delete it to"):
         checkpoints.load(number, dict.fromkeys(checkpoints.keys(number), torch.empty(100)))
