@@ -107,7 +107,7 @@ def padded(name: str, value: Tensor) -> None:
 
 def last_stride(name: str, value: Tensor) -> None:
     """The last dimension of `value` is laid out without gaps."""
-    if value.stride(-1) != 1 and value.shape[-1] != 1 and value.numel() > 0:
+    if value.stride()[-1] != 1 and value.shape[-1] != 1 and value.numel() > 0:
         raise ValueError(
             f"{name} must have stride 1 in its last dimension, got strides {list(value.stride())} "
             f"for shape {shape_of(value)}: call {name}.contiguous()"
@@ -167,9 +167,12 @@ def same_device(name: str, value: Tensor, other_name: str, other: Tensor) -> Non
 
 def operand(name: str, value: Tensor, other_name: str, other: Tensor) -> None:
     """`value` is a second operand: dtype and device of `other`, unit stride last."""
-    tensor(name, value)
-    same_device(name, value, other_name, other)
-    same_dtype(name, value, other_name, other)
+    if not (
+        isinstance(value, Tensor) and value.dtype == other.dtype and value.device == other.device
+    ):  # one by one, to say which
+        tensor(name, value)
+        same_device(name, value, other_name, other)
+        same_dtype(name, value, other_name, other)
     if value.ndim > 0:
         last_stride(name, value)
 
@@ -273,7 +276,8 @@ def norm_parameters(
         if parameter is None:
             continue
         tensor(name, parameter)
-        same_device(name, parameter, "values", values)
+        if parameter.device != values.device:
+            same_device(name, parameter, "values", values)
         if parameter.dtype != values.dtype and parameter.dtype != torch.float32:
             raise TypeError(
                 f"{name} must have the dtype of values ({values.dtype}) or float32, "

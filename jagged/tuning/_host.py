@@ -9,8 +9,10 @@
             dense.stride(0), dense.stride(1), ..., total, rows, levels, num_warps=2, num_stages=1)
 
 What such a function computes from constants and from strides that never change is put in place of
-the expressions. Sizes stay as they are. Its launches become calls of functions that know what is
-constant, `_launch_0((total + 127) // 128, offsets, ..., total, rows, levels)`; `_direct` has them.
+the expressions. The other strides and the sizes of an argument are asked for at once, since
+`values.size(0)` costs more than the whole shape. Its launches become calls of functions that know
+what is constant, `_launch_0((total + 127) // 128, offsets, ..., total, rows, levels)`; `_direct`
+has them.
 """
 
 import __future__
@@ -101,11 +103,14 @@ class _Fold(ast.NodeTransformer):
         self._globals = names
         self._once = {name for name in stored if stored.count(name) == 1}
         self._strides = strides
+        self._stored = stored
         self._known: dict[str, int] = {}
+        self._asked: dict[str, ast.stmt] = {}
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         self.generic_visit(node)
         node.args.kwonlyargs, node.args.kw_defaults = [], []  # _launcher
+        node.body[:0] = self._asked.values()
         return node
 
     def visit_Assign(self, node: ast.Assign) -> ast.Assign | None:
@@ -127,6 +132,11 @@ class _Fold(ast.NodeTransformer):
             case ast.Call(ast.Attribute(ast.Name(name), "stride"), [ast.Constant(int(dim))]):
                 if (name, dim) in self._strides:
                     return ast.Constant(self._strides[name, dim])
+                if name not in self._stored:
+                    return self._part(f"_{name}_strides", f"{name}.stride()", dim)
+            case ast.Call(ast.Attribute(ast.Name(name), "size"), [ast.Constant(int(dim))]):
+                if name not in self._stored:
+                    return self._part(f"_{name}_shape", f"{name}.shape", dim)
         pure = ast.unparse(node.func) in PURE and not node.keywords
         return self._computed(node) if pure and all(map(_is_int, node.args)) else node
 
@@ -147,6 +157,11 @@ class _Fold(ast.NodeTransformer):
         self.sites[name] = Site(self._value(kernel), len(grid), fixed, given)
         changing = [arg for arg, source in zip(args, fixed, strict=True) if source is None]
         return ast.Call(ast.Name(name, ast.Load()), [*grid, *changing], [])
+
+    def _part(self, name: str, source: str, dim: int) -> ast.expr:
+        """Element `dim` of `source`, which the function computes first and calls `name`."""
+        self._asked[name] = ast.parse(f"{name} = {source}").body[0]
+        return ast.Subscript(ast.Name(name, ast.Load()), ast.Constant(dim), ast.Load())
 
     def _computed(self, node: ast.expr) -> ast.Constant:
         return ast.Constant(self._value(node))

@@ -73,6 +73,19 @@ def known(values: Tensor, dense: Tensor) -> dict[tuple[str, int], int]:
     return contiguous_strides(shapes, {"values": 1, "dense": 2})
 
 
+def ask_for_strides(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """The shapes of the tensors whose strides are asked for from now on."""
+    asked = []
+    stride = Tensor.stride
+
+    def ask(tensor: Tensor, *dims: int) -> Any:
+        asked.append(tuple(tensor.shape))
+        return stride(tensor, *dims)
+
+    monkeypatch.setattr(Tensor, "stride", ask)
+    return asked
+
+
 def test_equals_the_function_at_any_size() -> None:
     first = torch.empty(5, 64), torch.empty(3, 7, 64)
     folded = Folded(generated, known(*first))
@@ -87,16 +100,19 @@ def test_constants_and_known_strides_are_computed_once(monkeypatch: pytest.Monke
     assert "next_power_of_2" not in folded.function.__code__.co_names
     # All but the tensors, a stride that the length of `dense` decides, and two sizes.
     assert folded.sites[0].args == (None, None, "64", "1", None, "64", None, None, "64")
-    asked: list[int] = []
-    step = Tensor.stride
-
-    def ask(tensor: Tensor, dim: int) -> int:
-        asked.append(dim)
-        return step(tensor, dim)
-
-    monkeypatch.setattr(Tensor, "stride", ask)
+    asked = ask_for_strides(monkeypatch)
     folded.launched(*first, 1)
-    assert asked == [0]  # of `dense`
+    assert asked == [(3, 7, 64)]  # of `dense`
+
+
+def test_strides_that_are_not_known_are_asked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    folded = Folded(generated, {})
+    args = torch.empty(9, 128)[:, ::2], torch.empty(7, 3, 64).transpose(0, 1), 4
+    assert folded.launched(*args) == launched(generated, *args)
+    assert not {"size", "next_power_of_2"} & set(folded.function.__code__.co_names)
+    asked = ask_for_strides(monkeypatch)
+    folded.launched(*args)
+    assert sorted(asked) == [(3, 7, 64), (9, 64)]
 
 
 def twice(values: Tensor, *, _launcher: Callable[..., None]) -> None:
