@@ -20,10 +20,11 @@ from jagged.tuning.offline import H200, FakeDevice, bind, misfit, pretend
 from jagged.tuning.plan import DIRECTIONS, Launch, Unit
 
 _DTYPES = {1: torch.int8, 2: torch.bfloat16, 4: torch.float32, 8: torch.int64}
-# Calls that ask every table, between them: few rows, many, and attention with a bias.
+# Calls that ask every table, between them: few rows, many, and attention with a mask of its
+# own and with a bias.
 _ROWS = (64, 1024)
 _OPTIONS: dict[str, tuple[dict[str, int], ...]] = {
-    "hstu_attention": ({}, {"position": 1, "time": 1}),
+    "hstu_attention": ({}, {"window": 1}, {"position": 1, "time": 1}),
 }
 
 

@@ -22,6 +22,8 @@ INLINE_ASSEMBLY: dict[str, Callable[..., np.ndarray]] = {
     "ex2.approx.f32": np.exp2,
     "lg2.approx.ftz.f32": np.log2,
     "rcp.approx.ftz.f32": np.reciprocal,
+    # bfloat16 bits to float32
+    "shl.b32": lambda x: (x.astype(np.uint32) << 16).view(np.float32),
     "fma.rn.f32": lambda x, y, z: (x.astype(np.float64) * y + z).astype(np.float32),
 }
 # What the interpreter's own NumPy code warns of: its scalars are arrays, and kernels work with NaN.

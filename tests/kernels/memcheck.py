@@ -35,6 +35,7 @@ from tests.ops.battery import OpCase, outgoing
 
 LENGTHS = (5, 0, 150, 1, 0, 16, 0)  # 150: several blocks
 MANY = (7, 0, 1, 16) * 75  # enough rows for the kernels of short ones
+MANY_AND_LONG = (200, *MANY)  # for the search of a row, where few rows are as long as the longest
 TAIL = 6
 DTYPES = {2: torch.bfloat16, 4: torch.float32}
 EVERY_MASK = HSTUMask(window=5, contextual=2, min_full=3)
@@ -75,7 +76,8 @@ def op_runs() -> Iterator[Run]:
         for case in (*battery.CASES, *attention.CASES):
             yield op_run(case, battery.Make(LENGTHS, CPU, dtype, offsets, TAIL), strided)
     for case in SHORT_CASES:
-        yield op_run(case, battery.Make(MANY, CPU, torch.bfloat16, tail=TAIL), strided=False)
+        for lengths in (MANY, MANY_AND_LONG):
+            yield op_run(case, battery.Make(lengths, CPU, torch.bfloat16, tail=TAIL), strided=False)
 
 
 def op_run(case: OpCase, make: battery.Make, strided: bool) -> Run:

@@ -41,12 +41,17 @@ def test_the_kernels_arguments_are_what_eager_takes(
 
 
 def test_the_short_cases_are_for_the_kernels_of_short_rows() -> None:
-    rows, longest = len(memcheck.MANY), max(memcheck.MANY)
-    for table, widths in (("FORWARD_SHORT", [128]), ("BACKWARD_SHORT", [64, 128])):
-        for width in widths:
-            q = torch.empty(sum(memcheck.MANY), 2, width, dtype=torch.bfloat16)
-            owner = getattr(hstu_attention, table)
-            assert hstu_attention._short(owner, q, q, rows, longest) is not None, (table, width)
+    found = []
+    for lengths in (memcheck.MANY, memcheck.MANY_AND_LONG):
+        rows, longest = len(lengths), max(lengths)
+        for table in ("FORWARD_SHORT", "BACKWARD_SHORT", "BACKWARD_CAUSAL"):
+            for width in (64, 128):
+                q = torch.empty(sum(lengths), 2, width, dtype=torch.bfloat16)
+                config = hstu_attention._short(getattr(hstu_attention, table), q, q, rows, longest)
+                assert config is not None, (table, width)
+                block = config.constants["BLOCK"]
+                found.append(hstu_attention.Slots.of(q.shape[0], rows, longest, block).levels)
+    assert found == [0] * 6 + [2] * 6
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from jagged.kernels.hstu_attention.backward import attend_dkv, attend_dq
 from jagged.kernels.hstu_attention.bias_backward import attend_dbias
 from jagged.kernels.hstu_attention.forward import attend
 from jagged.kernels.hstu_attention.schedule import work_list
-from jagged.kernels.hstu_attention.short import attend_short, search_levels, short_slots
+from jagged.kernels.hstu_attention.short import Slots, attend_short
 from jagged.kernels.hstu_attention.short_backward import attend_short_backward
 from jagged.tuning.configs import Config, ConfigTable
 from jagged.tuning.space import Space, powers
@@ -37,26 +37,23 @@ DKV_BIASED = ConfigTable(__file__, "attend_dkv_biased", SPACE)
 DBIAS = ConfigTable(__file__, "attend_dbias", SPACE)
 # For batches of short rows, with the limits of what was measured: heads of WIDTH features of BYTES
 # bytes, rows up to LONGEST, at least ROWS of them. One mean length for all, so that the width alone
-# decides. Forward of 64 features is not in the table: the general kernel is faster.
+# decides.
 FORWARD_SHORT = ConfigTable(
     __file__,
     "attend_short",
     [Space("short", warps=(4, 8), stages=(1, 2, 3), BLOCK=powers(32, 128), BLOCK_K=powers(16, 64))],
 )
-BACKWARD_SHORT = ConfigTable(
-    __file__,
-    "attend_short_backward",
-    [
-        Space(
-            "short",
-            warps=(4, 8),
-            stages=(1, 2, 3),
-            BLOCK=powers(32, 128),
-            BLOCK_K=powers(16, 64),
-            BLOCK_Q=powers(16, 64),
-        )
-    ],
+SPACE_SHORT_BACKWARD = Space(
+    "short",
+    warps=(4, 8),
+    stages=(1, 2, 3),
+    BLOCK=powers(32, 128),
+    BLOCK_K=powers(16, 64),
+    BLOCK_Q=powers(16, 64),
 )
+BACKWARD_SHORT = ConfigTable(__file__, "attend_short_backward", [SPACE_SHORT_BACKWARD])
+# Causal alone, without factors: a cap of registers that would spill under a richer mask.
+BACKWARD_CAUSAL = ConfigTable(__file__, "attend_short_backward_causal", [SPACE_SHORT_BACKWARD])
 
 SPARE = 32  # programs of each head that write 0 into the capacity tail
 
@@ -91,10 +88,10 @@ def forward(
     short = None if bucket else _short(FORWARD_SHORT, q, v, rows, max_length)
     if short is not None:
         block, keys = short.constants["BLOCK"], short.constants["BLOCK_K"]
+        slots, most, levels = Slots.of(q.shape[0], rows, max_length, block)
         attend_short(
-            short, q, k, v, offsets, num_targets, scale_per_query, out,
-            short_slots(q.shape[0], rows, block), max_length, alpha, scale, window, contextual,
-            min_full, mask, *widths, block, keys, search_levels(rows), SPARE,
+            short, q, k, v, offsets, num_targets, scale_per_query, out, slots, most, max_length,
+            alpha, scale, window, contextual, min_full, mask, *widths, block, keys, levels, SPARE,
         )  # fmt: skip
         return out
     config = (FORWARD_BIASED if bucket else FORWARD).pick(q, max(widths), rows)
@@ -155,13 +152,15 @@ def backward(
         extras = num_targets, scale_per_query, position_table, time_table, timestamps
         numbers = max_length, alpha, scale, window, contextual, min_full, divisor, mask, bucket
         both = need_q and need_kv and not bucket
-        short = _short(BACKWARD_SHORT, q, v, rows, max_length) if both else None
+        causal = mask == "" and scale_per_query is None
+        table = BACKWARD_CAUSAL if causal else BACKWARD_SHORT
+        short = _short(table, q, v, rows, max_length) if both else None
         if short is not None:
             sizes = tuple(short.constants[name] for name in ("BLOCK", "BLOCK_Q", "BLOCK_K"))
+            slots, most, levels = Slots.of(q.shape[0], rows, max_length, sizes[0])
             attend_short_backward(
-                short, *tensors, num_targets, scale_per_query, dq, dk, dv,
-                short_slots(q.shape[0], rows, sizes[0]), max_length, alpha, scale, window,
-                contextual, min_full, mask, *widths, *sizes, search_levels(rows), SPARE,
+                short, *tensors, num_targets, scale_per_query, dq, dk, dv, slots, most, max_length,
+                alpha, scale, window, contextual, min_full, mask, *widths, *sizes, levels, SPARE,
             )  # fmt: skip
             need_q = need_kv = False
         if need_q and not narrow:

@@ -10,19 +10,19 @@ POINTS_attend = {
     (2, 64, 1024): 1,
     (2, 64, 8192): 2,
     (2, 128, 128): 0,
-    (2, 128, 1024): 3,
-    (2, 256, 1024): 4,
-    (4, 32, 256): 5,
-    (4, 128, 256): 6,
-    (2, 128, 512): 3,
-    (2, 128, 2048): 3,
-    (2, 128, 4096): 3,
-    (2, 128, 8192): 3,
-    (2, 128, 16384): 3,
+    (2, 128, 1024): 1,
+    (2, 256, 1024): 3,
+    (4, 32, 256): 4,
+    (4, 128, 256): 5,
+    (2, 128, 512): 1,
+    (2, 128, 2048): 6,
+    (2, 128, 4096): 6,
+    (2, 128, 8192): 6,
+    (2, 128, 16384): 6,
     (2, 64, 4096): 2,
-    (2, 256, 4096): 4,
-    (2, 256, 8192): 4,
-    (2, 256, 16384): 4,
+    (2, 256, 4096): 3,
+    (2, 256, 8192): 3,
+    (2, 256, 16384): 3,
 }
 
 
@@ -38,11 +38,13 @@ def key_attend(itemsize: int, width: int, length: int) -> int:
         if length < 512:
             return 0
         if width < 256:
-            return 3
-        return 4
+            if length < 2048:
+                return 1
+            return 6
+        return 3
     if width < 128:
-        return 5
-    return 6
+        return 4
+    return 5
 
 
 def autotune_attend(itemsize: int, width: int, length: int) -> dict:
@@ -51,10 +53,10 @@ def autotune_attend(itemsize: int, width: int, length: int) -> dict:
         {'num_warps': 4, 'num_stages': 3, 'form': 'direct', 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 32}},
         {'num_warps': 4, 'num_stages': 3, 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 32}},
         {'num_warps': 8, 'num_stages': 3, 'constants': {'BLOCK_Q': 128, 'BLOCK_K': 64}},
-        {'num_warps': 4, 'num_stages': 3, 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 32, 'HELD': 1}, 'maxnreg': 168},
         {'num_warps': 8, 'num_stages': 2, 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 32}},
         {'num_warps': 4, 'num_stages': 2, 'constants': {'BLOCK_Q': 32, 'BLOCK_K': 32}},
         {'num_warps': 4, 'num_stages': 2, 'constants': {'BLOCK_Q': 16, 'BLOCK_K': 16}},
+        {'num_warps': 4, 'num_stages': 3, 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 32, 'HELD': 1}, 'maxnreg': 168},
     ]
     return _C[key_attend(itemsize, width, length)]
 
@@ -232,19 +234,23 @@ def autotune_attend_dbias(itemsize: int, width: int, length: int) -> dict:
 
 
 POINTS_attend_short = {
-    (2, 128, 128): 0,
+    (2, 64, 128): 0,
+    (2, 128, 128): 1,
 }
 
 
 def key_attend_short(itemsize: int, width: int, length: int) -> int:
     """Index of the config."""
-    return 0
+    if width < 128:
+        return 0
+    return 1
 
 
 def autotune_attend_short(itemsize: int, width: int, length: int) -> dict:
     """The config."""
     _C = [
-        {'num_warps': 4, 'num_stages': 3, 'form': 'short', 'constants': {'WIDTH': 128, 'BYTES': 2, 'LONGEST': 256, 'ROWS': 256, 'BLOCK': 64, 'BLOCK_K': 32}},
+        {'num_warps': 4, 'num_stages': 3, 'form': 'short', 'constants': {'WIDTH': 64, 'BYTES': 2, 'LONGEST': 512, 'ROWS': 256, 'BLOCK': 64, 'BLOCK_K': 32}},
+        {'num_warps': 4, 'num_stages': 2, 'form': 'short', 'constants': {'WIDTH': 128, 'BYTES': 2, 'LONGEST': 256, 'ROWS': 256, 'BLOCK': 64, 'BLOCK_K': 32}},
     ]
     return _C[key_attend_short(itemsize, width, length)]
 
@@ -269,3 +275,25 @@ def autotune_attend_short_backward(itemsize: int, width: int, length: int) -> di
         {'num_warps': 4, 'num_stages': 3, 'form': 'short', 'constants': {'WIDTH': 128, 'BYTES': 2, 'LONGEST': 256, 'ROWS': 256, 'BLOCK': 64, 'BLOCK_K': 32, 'BLOCK_Q': 32}},
     ]
     return _C[key_attend_short_backward(itemsize, width, length)]
+
+
+POINTS_attend_short_backward_causal = {
+    (2, 64, 128): 0,
+    (2, 128, 128): 1,
+}
+
+
+def key_attend_short_backward_causal(itemsize: int, width: int, length: int) -> int:
+    """Index of the config."""
+    if width < 128:
+        return 0
+    return 1
+
+
+def autotune_attend_short_backward_causal(itemsize: int, width: int, length: int) -> dict:
+    """The config."""
+    _C = [
+        {'num_warps': 4, 'num_stages': 3, 'form': 'short', 'constants': {'WIDTH': 64, 'BYTES': 2, 'LONGEST': 512, 'ROWS': 256, 'BLOCK': 64, 'BLOCK_K': 32, 'BLOCK_Q': 32}, 'maxnreg': 128},
+        {'num_warps': 4, 'num_stages': 3, 'form': 'short', 'constants': {'WIDTH': 128, 'BYTES': 2, 'LONGEST': 256, 'ROWS': 256, 'BLOCK': 64, 'BLOCK_K': 32, 'BLOCK_Q': 32}},
+    ]
+    return _C[key_attend_short_backward_causal(itemsize, width, length)]

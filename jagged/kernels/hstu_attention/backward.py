@@ -21,7 +21,7 @@ from jagged.kernels.hstu_attention.mask import (
     query_blocks,
     target_id,
 )
-from jagged.kernels.hstu_attention.score import silu_and_slope
+from jagged.kernels.hstu_attention.score import silu_and_gradient
 from jagged.tuning.launch import launchable
 
 
@@ -121,10 +121,10 @@ def attend_dq(
                         BLOCK_K, True,
                     )  # fmt: skip
                 if scale_per_query is None:
-                    acc = acc * (alpha * scale)
+                    acc = acc * (half * scale)
                 else:
                     factor = hl.load(scale_per_query, [start + query], extra_mask=inside)
-                    acc = acc * (alpha * factor.to(torch.float32))[:, None]
+                    acc = acc * (half * factor.to(torch.float32))[:, None]
                 store_block(dq, start + query, head, inside, acc, D)
         else:
             past = offsets[rows].to(torch.int64)
@@ -164,7 +164,7 @@ def visit_keys(
     BLOCK_K: int,
     MASKED: bool,
 ) -> Any:
-    """acc + dS keys for one block of keys; device code, inlined where it is called."""
+    """acc + 2 dS keys for one block of keys; device code, inlined where it is called."""
     key = first_key + hl.arange(BLOCK_K)
     position = start + first_key + hl.arange(BLOCK_K)
     inside = key < length if MASKED else None
@@ -181,12 +181,12 @@ def visit_keys(
             query.unsqueeze(1), key.unsqueeze(0), query_time, key_time, position_table, time_table,
             divisor, BUCKET,
         )  # fmt: skip
-    _value, slope = silu_and_slope(score, queries.dtype == torch.float32)
-    score_grad = weight_grad * slope
     if MASKED:
         kept = keep(query.unsqueeze(1), key.unsqueeze(0), limit, window, contextual, min_full, MASK)
-        score_grad = torch.where(kept, score_grad, 0.0)
-    return add_product(acc, score_grad.to(k.dtype), keys)
+        score = torch.where(kept, score, 0.0)
+        weight_grad = torch.where(kept, weight_grad, 0.0)
+    _value, twice = silu_and_gradient(score, weight_grad, queries.dtype == torch.float32)
+    return add_product(acc, twice.to(k.dtype), keys)
 
 
 @launchable(dot=True)
@@ -298,10 +298,10 @@ def attend_dkv(
                         BUCKET, D, V, BLOCK_Q, True, MASK != "",
                     )  # fmt: skip
                 if scale_per_query is None:
-                    dk_acc = dk_acc * (alpha * scale)
+                    dk_acc = dk_acc * (half * scale)
                     dv_acc = dv_acc * scale
                 else:
-                    dk_acc = dk_acc * alpha
+                    dk_acc = dk_acc * half
                 store_block(dk, start + key, head, inside, dk_acc, D)
                 store_block(dv, start + key, head, inside, dv_acc, V)
         else:
@@ -348,7 +348,7 @@ def visit_queries(
     PARTIAL: bool,
     MASKED: bool,
 ) -> tuple[Any, Any]:
-    """The sums after one block of queries, scores transposed; device code, inlined.
+    """The sums of Pᵀ grad and 2 dSᵀ q after one block of queries; device code, inlined.
 
     PARTIAL: the block may reach past the row. Queries there are 0 and add nothing.
     """
@@ -368,16 +368,15 @@ def visit_queries(
             query.unsqueeze(0), key.unsqueeze(1), query_time, key_time, position_table, time_table,
             divisor, BUCKET,
         )  # fmt: skip
-    weight, slope = silu_and_slope(score, keys.dtype == torch.float32)
-    score_grad = weight_grad * slope
+    weight, twice = silu_and_gradient(score, weight_grad, keys.dtype == torch.float32)
     if scale_per_query is not None:
         factor = hl.load(scale_per_query, [position], extra_mask=inside).to(torch.float32)
         weight = weight * factor.unsqueeze(0)
-        score_grad = score_grad * factor.unsqueeze(0)
+        twice = twice * factor.unsqueeze(0)
     if MASKED:
         kept = keep(query.unsqueeze(0), key.unsqueeze(1), limit, window, contextual, min_full, MASK)
         weight = torch.where(kept, weight, 0.0)
-        score_grad = torch.where(kept, score_grad, 0.0)
+        twice = torch.where(kept, twice, 0.0)
     dv_acc = add_product(dv_acc, weight.to(grad.dtype), grads)
-    dk_acc = add_product(dk_acc, score_grad.to(q.dtype), queries)
+    dk_acc = add_product(dk_acc, twice.to(q.dtype), queries)
     return dk_acc, dv_acc

@@ -13,7 +13,7 @@ from torch import Tensor
 from jagged.kernels.hstu_attention.bias import bucket_of, key_times, next_times, relative_bias
 from jagged.kernels.hstu_attention.blocks import load_block
 from jagged.kernels.hstu_attention.mask import keep, key_blocks, target_id, visits
-from jagged.kernels.hstu_attention.score import silu_and_slope
+from jagged.kernels.hstu_attention.score import silu_and_gradient
 from jagged.tuning.launch import launchable
 
 
@@ -106,8 +106,8 @@ def attend_dbias(
                     values = load_block(v, start + key, head, key_inside, V)
                     score = hl.dot(queries, keys.T) * half + 0.5 * bias
                     # Exact, since the tables are float32 as a rule, whatever q has.
-                    _value, slope = silu_and_slope(score, True)
-                    pair_grad = pair_grad + hl.dot(grads, values.T) * slope
+                    _value, twice = silu_and_gradient(score, hl.dot(grads, values.T), True)
+                    pair_grad = pair_grad + 0.5 * twice
                 kept = keep(
                     query.unsqueeze(1), key.unsqueeze(0), limit, window, contextual, min_full, MASK
                 )

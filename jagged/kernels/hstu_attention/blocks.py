@@ -3,6 +3,7 @@
 from typing import Any
 
 import helion.language as hl
+import torch
 
 
 def load_block(x: Any, position: Any, head: int, inside: Any, PADDED: int) -> Any:
@@ -25,3 +26,11 @@ def in_block(lane: Any, inside: Any, WIDTH: int, PADDED: int) -> Any:
         return None if inside is None else inside.unsqueeze(1)
     lanes = (lane < WIDTH).unsqueeze(0)
     return lanes if inside is None else inside.unsqueeze(1) & lanes
+
+
+def in_32_bits(value: Any) -> Any:
+    """An int32 tensor that has to do with arguments of the kernel, which Helion takes for int64.
+
+    It says int32 of the result all the same, so that a cast to int32 alone would be left out.
+    """
+    return value.to(torch.int64).to(torch.int32)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from jagged.kernels._device import add_product
 from jagged.kernels.hstu_attention.bias import key_times, next_times, relative_bias
-from jagged.kernels.hstu_attention.blocks import load_block, store_block
+from jagged.kernels.hstu_attention.blocks import in_32_bits, load_block, store_block
 from jagged.kernels.hstu_attention.mask import beyond, keep, key_blocks, target_id
 from jagged.kernels.hstu_attention.score import silu
 from jagged.tuning.launch import launchable
@@ -69,8 +69,8 @@ def attend(
                 block = table[slot, 1]
             start = offsets[row].to(torch.int64)
             length = (offsets[row + 1] - offsets[row]).to(torch.int32)
-            first = length * 0 + block * BLOCK_Q
-            seen = torch.clamp(length, max=max_length)
+            first = in_32_bits(length * 0 + block * BLOCK_Q)
+            seen = in_32_bits(torch.clamp(length, max=max_length))
             if (first >= 0) & (first < seen):
                 # Elements past max_length, of which a row has none as a rule: before the loops,
                 # where this costs them no registers.

@@ -1,15 +1,17 @@
 """HSTU attention where rows are short: no work list, one loop of keys.
 
 There the time goes into the bytes and into the latency of a program, not into products. A program
-finds its row by a search in `offsets` itself, so that nothing runs before it, and it has one loop,
-all of it under the mask, because a second loop waits for memory once more.
+finds its row by a division or by a search in `offsets`, so that nothing runs before it, and it has
+one loop, all of it under the mask, because a second loop waits for memory once more.
 """
+
+from typing import NamedTuple
 
 import helion.language as hl
 import torch
 from torch import Tensor
 
-from jagged.kernels.hstu_attention.blocks import load_block, store_block
+from jagged.kernels.hstu_attention.blocks import in_32_bits, load_block, store_block
 from jagged.kernels.hstu_attention.mask import block_count, keep, target_id
 from jagged.kernels.hstu_attention.score import silu
 from jagged.tuning.launch import launchable
@@ -17,27 +19,39 @@ from jagged.tuning.launch import launchable
 FAN = 32  # rows that one step of the search looks at
 
 
-def short_slots(total: int, rows: int, block: int) -> int:
-    """Programs a head that `find_block` serves: every block of every row has one."""
-    return total // block + rows
+class Slots(NamedTuple):
+    """Programs a head, those of a row (`most`), and the steps of the search for the row.
 
+    Without steps every row has as many programs as the longest. That is fastest where few of them
+    find nothing to do: their number is at most half as large again as the search has.
+    """
 
-def search_levels(rows: int) -> int:
-    """Steps of the search among `rows` rows, a compile-time number."""
-    levels = 1
-    while FAN**levels < rows:
-        levels += 1
-    return levels
+    slots: int
+    most: int
+    levels: int
+
+    @classmethod
+    def of(cls, total: int, rows: int, max_length: int, block: int) -> "Slots":
+        most = -(-max_length // block)
+        searched = total // block + rows
+        if 2 * rows * most <= 3 * searched:
+            return cls(rows * most, most, 0)
+        levels = 1
+        while FAN**levels < rows:
+            levels += 1
+        return cls(searched, most, levels)
 
 
 def find_block(
-    offsets: Tensor, slot: Tensor, rows: int, LEVELS: int, BLOCK: int
+    offsets: Tensor, slot: Tensor, rows: int, most: int, LEVELS: int, BLOCK: int
 ) -> tuple[Tensor, Tensor]:
     """The row of a slot and its number within the row's slots; device code, inlined.
 
-    Row r owns the slots from offsets[r] // BLOCK + r on: at least as many as it has blocks, at
-    most one more. Each step narrows the row down to 1 / FAN, by one load of FAN offsets.
+    In a search row r owns the slots from offsets[r] // BLOCK + r on: at least as many as it has
+    blocks, at most one more. Each step narrows the row down to 1 / FAN, by one load of FAN offsets.
     """
+    if LEVELS == 0:
+        return slot // most, slot % most
     row = slot * 0
     shift = BLOCK.bit_length() - 1
     for level in range(LEVELS):
@@ -60,6 +74,7 @@ def attend_short(
     scale_per_query: Tensor | None,
     out: Tensor,
     slots: int,
+    most: int,
     max_length: int,
     alpha: float,
     scale: float,
@@ -86,33 +101,41 @@ def attend_short(
     total = q.size(0)
     for head, slot in hl.grid([heads, slots + SPARE]):
         if slot < slots:
-            row, block = find_block(offsets, slot, rows, LEVELS, BLOCK_Q)
+            row, block = find_block(offsets, slot, rows, most, LEVELS, BLOCK_Q)
             start = offsets[row].to(torch.int64)
             length = (offsets[row + 1] - offsets[row]).to(torch.int32)
-            first = block * BLOCK_Q
-            if first < length:
+            first = in_32_bits(length * 0 + block * BLOCK_Q)
+            # Elements past max_length are neither queries nor keys: as zeros they give 0.
+            seen = in_32_bits(torch.clamp(length, max=max_length))
+            if first < seen:
                 limit = target_id(length, num_targets, row, contextual, MASK)
                 query = first + hl.arange(BLOCK_Q)
-                # Elements past max_length are neither queries nor keys: as zeros they give 0.
-                seen = torch.clamp(length, max=max_length)
                 inside = query < seen
-                mine = query < length
                 end = last_key(first, seen, contextual, MASK, BLOCK_Q)
                 queries = load_block(q, start + query, head, inside, D)
                 acc = hl.zeros([BLOCK_Q, V], dtype=torch.float32)
                 half = alpha * 0.5
-                for number in hl.grid(block_count(end, BLOCK_K)):
+                turns = block_count(end, BLOCK_K)
+                for turn in hl.grid(turns):  # from the diagonal down
+                    first_key = in_32_bits((turns - 1 - turn) * BLOCK_K)
                     acc = visit_short(
-                        acc, queries, query, number * BLOCK_K, k, v, start, seen, limit, head,
+                        acc, queries, query, first_key, k, v, start, seen, limit, head,
                         half, window, contextual, min_full, MASK, D, V, BLOCK_K,
                     )  # fmt: skip
                 acc = scaled(acc, start + query, inside, scale, scale_per_query)
-                store_block(out, start + query, head, mine, acc, V)
+                store_block(out, start + query, head, query < length, acc, V)
+                # Elements past max_length, of which a row has none as a rule: here, and with
+                # another mask than the load, lest masks live on through the loop.
+                rest = torch.where(first + BLOCK_Q < seen, 0, length - first - BLOCK_Q)
+                for surplus in hl.grid(block_count(rest, BLOCK_Q)):
+                    skipped = first + BLOCK_Q + surplus * BLOCK_Q + hl.arange(BLOCK_Q)
+                    nothing = hl.zeros([BLOCK_Q, V], dtype=torch.float32)
+                    store_block(out, start + skipped, head, skipped < length, nothing, V)
         else:
             past = offsets[rows].to(torch.int64)
             begin_tail = past + (slot - slots) * BLOCK_Q
-            turns = (total - begin_tail + (SPARE * BLOCK_Q - 1)) // (SPARE * BLOCK_Q)
-            for tail in hl.grid(turns):
+            rounds = (total - begin_tail + (SPARE * BLOCK_Q - 1)) // (SPARE * BLOCK_Q)
+            for tail in hl.grid(rounds):
                 position = begin_tail + tail * (SPARE * BLOCK_Q) + hl.arange(BLOCK_Q)
                 zeros = hl.zeros([BLOCK_Q, V], dtype=torch.float32)
                 store_block(out, position, head, position < total, zeros, V)
@@ -166,7 +189,7 @@ def scaled(
     scale: float,
     scale_per_query: Tensor | None,
 ) -> Tensor:
-    """acc times the scale of each query; 0 for one that is not inside, whatever acc holds."""
+    """acc times the scale of each query; 0 for one that is not inside."""
     if scale_per_query is None:
         acc = acc * scale
     else:

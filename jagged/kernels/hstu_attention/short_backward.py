@@ -9,9 +9,9 @@ import helion.language as hl
 import torch
 from torch import Tensor
 
-from jagged.kernels.hstu_attention.blocks import load_block, store_block
+from jagged.kernels.hstu_attention.blocks import in_32_bits, load_block, store_block
 from jagged.kernels.hstu_attention.mask import block_count, keep, target_id
-from jagged.kernels.hstu_attention.score import silu_and_slope
+from jagged.kernels.hstu_attention.score import silu_and_gradient
 from jagged.kernels.hstu_attention.short import find_block, last_key, scaled
 from jagged.tuning.launch import launchable
 
@@ -29,6 +29,7 @@ def attend_short_backward(
     dk: Tensor,
     dv: Tensor,
     slots: int,
+    most: int,
     max_length: int,
     alpha: float,
     scale: float,
@@ -57,18 +58,17 @@ def attend_short_backward(
     for part, slot in hl.grid([2 * heads, slots + SPARE]):
         head = part % heads
         if slot < slots:
-            row, block = find_block(offsets, slot, rows, LEVELS, BLOCK)
+            row, block = find_block(offsets, slot, rows, most, LEVELS, BLOCK)
             start = offsets[row].to(torch.int64)
             length = (offsets[row + 1] - offsets[row]).to(torch.int32)
-            first = block * BLOCK
-            if first < length:
+            first = in_32_bits(length * 0 + block * BLOCK)
+            # Elements past max_length are neither queries nor keys: as zeros they give 0.
+            seen = in_32_bits(torch.clamp(length, max=max_length))
+            if first < seen:
                 limit = target_id(length, num_targets, row, contextual, MASK)
                 half = alpha * 0.5
                 mine = first + hl.arange(BLOCK)
-                # Elements past max_length are neither queries nor keys: as zeros they give 0.
-                seen = torch.clamp(length, max=max_length)
                 inside = mine < seen
-                stored = mine < length
                 if part < heads:
                     queries = load_block(q, start + mine, head, inside, D)
                     grads = load_block(grad, start + mine, head, inside, V)
@@ -79,8 +79,8 @@ def attend_short_backward(
                             acc, queries, grads, mine, inner * BLOCK_K, k, v, start, seen, limit,
                             head, half, window, contextual, min_full, MASK, D, V, BLOCK_K,
                         )  # fmt: skip
-                    acc = scaled(acc * alpha, start + mine, inside, scale, scale_per_query)
-                    store_block(dq, start + mine, head, stored, acc, D)
+                    acc = scaled(acc * half, start + mine, inside, scale, scale_per_query)
+                    store_block(dq, start + mine, head, mine < length, acc, D)
                 else:
                     keys = load_block(k, start + mine, head, inside, D)
                     values = load_block(v, start + mine, head, inside, V)
@@ -100,14 +100,24 @@ def attend_short_backward(
                             scale_per_query, start, seen, limit, head, half, window, contextual,
                             min_full, MASK, D, V, BLOCK_Q,
                         )  # fmt: skip
-                    dk_acc = dk_acc * alpha
+                    dk_acc = dk_acc * half
                     if scale_per_query is None:
                         dk_acc = dk_acc * scale
                         dv_acc = dv_acc * scale
-                    dk_acc = torch.where(inside.unsqueeze(1), dk_acc, 0.0)
-                    dv_acc = torch.where(inside.unsqueeze(1), dv_acc, 0.0)
-                    store_block(dk, start + mine, head, stored, dk_acc, D)
-                    store_block(dv, start + mine, head, stored, dv_acc, V)
+                    store_block(dk, start + mine, head, mine < length, dk_acc, D)
+                    store_block(dv, start + mine, head, mine < length, dv_acc, V)
+                # Elements past max_length, of which a row has none as a rule: here, and with
+                # another mask than the load, lest masks live on through the loops.
+                rest = torch.where(first + BLOCK < seen, 0, length - first - BLOCK)
+                for surplus in hl.grid(block_count(rest, BLOCK)):
+                    skipped = first + BLOCK + surplus * BLOCK + hl.arange(BLOCK)
+                    nothing = hl.zeros([BLOCK, D], dtype=torch.float32)
+                    if part < heads:
+                        store_block(dq, start + skipped, head, skipped < length, nothing, D)
+                    else:
+                        store_block(dk, start + skipped, head, skipped < length, nothing, D)
+                        nothing_v = hl.zeros([BLOCK, V], dtype=torch.float32)
+                        store_block(dv, start + skipped, head, skipped < length, nothing_v, V)
         else:
             past = offsets[rows].to(torch.int64)
             begin_tail = past + (slot - slots) * BLOCK
@@ -145,17 +155,16 @@ def visit_short_keys(
     V: int,
     BLOCK_K: int,
 ) -> Tensor:
-    """acc + dS keys for one block of keys; device code, inlined where it is called."""
+    """acc + 2 dS keys for one block of keys; device code, inlined where it is called."""
     key = first_key + hl.arange(BLOCK_K)
     inside = key < length
     keys = load_block(k, start + key, head, inside, D)
     values = load_block(v, start + key, head, inside, V)
-    score = hl.dot(queries, keys.T) * half
-    weight_grad = hl.dot(grads, values.T)
-    _value, slope = silu_and_slope(score, queries.dtype == torch.float32)
     kept = keep(query.unsqueeze(1), key.unsqueeze(0), limit, window, contextual, min_full, MASK)
-    score_grad = torch.where(kept, weight_grad * slope, 0.0)
-    total: Tensor = hl.dot(score_grad.to(k.dtype), keys, acc=acc)
+    score = torch.where(kept, hl.dot(queries, keys.T) * half, 0.0)
+    weight_grad = torch.where(kept, hl.dot(grads, values.T), 0.0)
+    _value, twice = silu_and_gradient(score, weight_grad, queries.dtype == torch.float32)
+    total: Tensor = hl.dot(twice.to(k.dtype), keys, acc=acc)
     return total
 
 
@@ -182,22 +191,19 @@ def visit_short_queries(
     V: int,
     BLOCK_Q: int,
 ) -> tuple[Tensor, Tensor]:
-    """The sums after one block of queries, scores transposed; device code, inlined."""
+    """The sums of Pᵀ grad and 2 dSᵀ q after one block of queries; device code, inlined."""
     query = first_query + hl.arange(BLOCK_Q)
     inside = query < length
     queries = load_block(q, start + query, head, inside, D)
     grads = load_block(grad, start + query, head, inside, V)
-    score = hl.dot(keys, queries.T) * half
-    weight_grad = hl.dot(values, grads.T)
-    weight, slope = silu_and_slope(score, keys.dtype == torch.float32)
-    score_grad = weight_grad * slope
+    kept = keep(query.unsqueeze(0), key.unsqueeze(1), limit, window, contextual, min_full, MASK)
+    score = torch.where(kept, hl.dot(keys, queries.T) * half, 0.0)
+    weight_grad = torch.where(kept, hl.dot(values, grads.T), 0.0)
+    weight, twice = silu_and_gradient(score, weight_grad, keys.dtype == torch.float32)
     if scale_per_query is not None:
         factor = hl.load(scale_per_query, [start + query], extra_mask=inside).to(torch.float32)
         weight = weight * factor.unsqueeze(0)
-        score_grad = score_grad * factor.unsqueeze(0)
-    kept = keep(query.unsqueeze(0), key.unsqueeze(1), limit, window, contextual, min_full, MASK)
-    weight = torch.where(kept, weight, 0.0)
-    score_grad = torch.where(kept, score_grad, 0.0)
+        twice = twice * factor.unsqueeze(0)
     dv_acc = hl.dot(weight.to(grad.dtype), grads, acc=dv_acc)
-    dk_acc = hl.dot(score_grad.to(q.dtype), queries, acc=dk_acc)
+    dk_acc = hl.dot(twice.to(q.dtype), queries, acc=dk_acc)
     return dk_acc, dv_acc
