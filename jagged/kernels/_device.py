@@ -78,6 +78,20 @@ def whole_blocks(length: Any, block: Any) -> Any:
     return torch.where(length > 0, (length - 1) // block, 0)
 
 
+def widen(x: Any) -> Any:
+    """Elements in float32: bfloat16 ones by an instruction each, where Triton takes two."""
+    if x.dtype != torch.bfloat16:
+        return x.to(torch.float32)
+    return hl.inline_asm_elementwise(
+        "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;",
+        "=r,=r,r",
+        [x],
+        dtype=torch.float32,
+        is_pure=True,
+        pack=2,
+    )
+
+
 def finite(peak: Any) -> Any:
     """A maximum that is never -inf, so that -inf leaves a weight of 0 and not NaN."""
     lowest = -3.4028234663852886e38  # of float32

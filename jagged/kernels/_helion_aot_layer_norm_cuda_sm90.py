@@ -111,68 +111,75 @@ POINTS_backward = {
     (2, 128, 4): 4,
     (2, 128, 16): 5,
     (2, 128, 64): 6,
+    (2, 128, 128): 7,
     (2, 128, 256): 7,
-    (2, 128, 512): 8,
-    (2, 512, 64): 9,
-    (2, 4096, 64): 10,
+    (2, 128, 512): 7,
+    (2, 512, 64): 8,
+    (2, 4096, 64): 9,
     (4, 32, 4): 0,
     (4, 32, 16): 1,
     (4, 32, 64): 2,
     (4, 32, 512): 3,
-    (4, 128, 4): 11,
+    (4, 128, 4): 10,
     (4, 128, 16): 5,
-    (4, 128, 64): 12,
-    (4, 128, 256): 8,
+    (4, 128, 64): 11,
+    (4, 128, 256): 12,
     (4, 512, 64): 13,
-    (4, 4096, 64): 10,
+    (4, 4096, 64): 9,
 }
 
 
 def key_backward(itemsize: int, width: int, length: int) -> int:
     """Index of the config."""
-    if width < 2048:
-        if length < 16:
-            if width < 128:
-                return 0
-            if itemsize < 4:
-                return 4
-            return 11
-        if length < 256:
-            if width < 128:
-                if length < 64:
-                    return 1
-                return 2
-            if width < 512:
-                if length < 64:
-                    return 5
-                if itemsize < 4:
-                    return 6
-                return 12
-            if length < 32:
-                return 5
-            if itemsize < 4:
-                return 9
-            return 13
-        if width < 64:
-            return 3
+    if width < 4096:
         if length < 512:
-            if itemsize < 4:
-                return 7
-            return 8
+            if width < 2048:
+                if length < 16:
+                    if width < 128:
+                        return 0
+                    if itemsize < 4:
+                        return 4
+                    return 10
+                if length < 256:
+                    if width < 512:
+                        if length < 64:
+                            if width < 128:
+                                return 1
+                            return 5
+                        if itemsize < 4:
+                            if width < 64:
+                                return 2
+                            if length < 128:
+                                if width < 128:
+                                    return 2
+                                return 6
+                            return 7
+                        if width < 128:
+                            return 2
+                        return 11
+                    if length < 32:
+                        return 5
+                    if itemsize < 4:
+                        return 8
+                    return 13
+                if width < 64:
+                    return 3
+                if itemsize < 4:
+                    return 7
+                return 12
+            if length < 8:
+                if itemsize < 4:
+                    return 4
+                return 10
+            return 9
         if width < 128:
             return 3
-        return 8
-    if width < 4096:
         if itemsize < 4:
-            if length < 8:
-                return 4
-            if length < 512:
-                return 10
-            return 8
-        if length < 8:
-            return 11
-        return 10
-    return 10
+            return 7
+        if width < 2048:
+            return 12
+        return 9
+    return 9
 
 
 def autotune_backward(itemsize: int, width: int, length: int) -> dict:
@@ -180,17 +187,17 @@ def autotune_backward(itemsize: int, width: int, length: int) -> dict:
     _C = [
         {'num_warps': 2, 'form': 'rows', 'constants': {'BLOCK': 4, 'ROWS': 16, 'TURNS': 16}},
         {'num_warps': 2, 'form': 'rows', 'constants': {'BLOCK': 8, 'ROWS': 16, 'TURNS': 8}},
-        {'block_sizes': [32], 'num_warps': 2, 'form': 'row', 'constants': {'DEEP': 1, 'BLOCK': 32, 'TURNS': 4}},
-        {'block_sizes': [32], 'num_warps': 8, 'form': 'row', 'constants': {'DEEP': 1, 'BLOCK': 128, 'TURNS': 1}},
+        {'block_sizes': [32], 'num_warps': 2, 'form': 'row', 'constants': {'DEEP': 2, 'BLOCK': 16, 'TURNS': 4}},
+        {'block_sizes': [32], 'num_warps': 8, 'form': 'row', 'constants': {'DEEP': 2, 'BLOCK': 64, 'TURNS': 1}},
         {'num_warps': 2, 'form': 'rows', 'constants': {'BLOCK': 4, 'ROWS': 4, 'TURNS': 16}},
         {'block_sizes': [32], 'num_warps': 1, 'form': 'row', 'constants': {'DEEP': 2, 'BLOCK': 2, 'TURNS': 8}},
-        {'block_sizes': [32], 'num_warps': 2, 'form': 'row', 'constants': {'DEEP': 1, 'BLOCK': 8, 'TURNS': 4}},
-        {'block_sizes': [32], 'num_warps': 8, 'form': 'row', 'constants': {'DEEP': 1, 'BLOCK': 32, 'TURNS': 1}},
-        {'block_sizes': [32], 'num_warps': 16, 'form': 'row', 'constants': {'DEEP': 1, 'BLOCK': 64, 'TURNS': 1}},
+        {'block_sizes': [32], 'num_warps': 2, 'form': 'row', 'constants': {'DEEP': 2, 'BLOCK': 4, 'TURNS': 4}},
+        {'block_sizes': [32], 'num_warps': 8, 'form': 'row', 'constants': {'DEEP': 2, 'BLOCK': 16, 'TURNS': 1}},
         {'block_sizes': [32], 'num_warps': 4, 'form': 'row', 'constants': {'DEEP': 1, 'BLOCK': 2, 'TURNS': 1}},
         {'block_sizes': [32], 'num_warps': 16, 'form': 'row', 'constants': {'DEEP': 1, 'BLOCK': 2, 'TURNS': 1}},
         {'num_warps': 1, 'form': 'rows', 'constants': {'BLOCK': 8, 'ROWS': 1, 'TURNS': 16}},
-        {'block_sizes': [32], 'num_warps': 2, 'form': 'row', 'constants': {'DEEP': 1, 'BLOCK': 8, 'TURNS': 2}},
+        {'block_sizes': [32], 'num_warps': 2, 'form': 'row', 'constants': {'DEEP': 2, 'BLOCK': 4, 'TURNS': 2}},
+        {'block_sizes': [32], 'num_warps': 16, 'form': 'row', 'constants': {'DEEP': 2, 'BLOCK': 32, 'TURNS': 1}},
         {'block_sizes': [32], 'num_warps': 8, 'form': 'row', 'constants': {'DEEP': 1, 'BLOCK': 2, 'TURNS': 1}},
     ]
     return _C[key_backward(itemsize, width, length)]

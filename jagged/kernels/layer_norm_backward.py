@@ -12,11 +12,13 @@ program writes its own, [programs, D] in float32, and another launch adds them: 
 # Helion resolves `is not None` when it generates code, so what one such branch sets, others use.
 # pyright: reportPossiblyUnboundVariable=false
 
+from typing import Any
+
 import helion.language as hl
 import torch
 from torch import Tensor
 
-from jagged.kernels._device import span, whole_blocks
+from jagged.kernels._device import span, whole_blocks, widen
 from jagged.tuning.launch import launchable
 
 
@@ -39,7 +41,11 @@ def norm_row_backward(
     BLOCK: hl.constexpr,
     TURNS: hl.constexpr,
 ) -> None:
-    """grad, values, change [T, D], offsets [B + 1], mean, rstd [B], weight [D], sums [P, D]."""
+    """grad, values, change [T, D], offsets [B + 1], mean, rstd [B], weight [D], sums [P, D].
+
+    A trip takes DEEP parts of [BLOCK, features], which keep a thread's registers few: nothing but
+    the sums lives on. The last trip alone has a mask, and comes first in both passes.
+    """
     total = values.size(0)
     width = hl.specialize(values.size(1))
     step = DEEP * BLOCK
@@ -53,57 +59,84 @@ def norm_row_backward(
             row = program * TURNS + turn
             begin, length, is_row = span(offsets, row, bits, total, NARROW)
             kept = torch.where(is_row, length, 0)
-            whole = whole_blocks(kept, step)
-            place = hl.arange(BLOCK)[:, None] + hl.arange(DEEP)[None, :] * BLOCK
-            last = whole * step + place
-            inside = (last < kept)[:, :, None]
-            centre = hl.load(mean, [row], extra_mask=is_row)
-            scale = hl.load(rstd, [row], extra_mask=is_row)
-            end_grad = hl.load(grad, [begin + last, features], extra_mask=inside)
-            end_values = hl.load(values, [begin + last, features], extra_mask=inside)
-            ending = end_grad.to(torch.float32)
-            end_apart = torch.where(inside, end_values.to(torch.float32) - centre, 0.0)
-            sums = ending.sum(1)
-            products = (ending * end_apart).sum(1)
-            for i in hl.grid(whole):
-                index = begin + i * step + place
-                block = grad[index, features].to(torch.float32)
-                apart = values[index, features].to(torch.float32) - centre
-                sums = sums + block.sum(1)
-                products = products + (block * apart).sum(1)
-            by_feature = sums.sum(0)
-            along = products.sum(0) * scale
-            if bias_sums is not None:
-                all_sums = all_sums + by_feature
-            if weight_sums is not None:
-                all_products = all_products + along
-            if weight is not None:
-                by_feature = by_feature * gain
-                along = along * gain
-            count = torch.where(kept > 0, kept * width, 1).to(torch.float32)
-            level = by_feature.sum(0) / count * scale
-            slope = along.sum(0) / count * scale * scale
-            for j in hl.grid(whole):
-                index_out = begin + (whole - 1 - j) * step + place
-                again = hl.load(grad, [index_out, features], eviction_policy="evict_first")
-                moved = again.to(torch.float32) * scale
+            if kept > 0:
+                centre = hl.load(mean, [row])
+                scale = hl.load(rstd, [row])
+                whole = whole_blocks(kept, step)
+                last = whole * step + hl.arange(BLOCK)
+                start = begin + hl.arange(BLOCK)
+                sums = hl.zeros([BLOCK, features], dtype=torch.float32)
+                products = hl.zeros([BLOCK, features], dtype=torch.float32)
+                for part in hl.static_range(DEEP):
+                    place = last + part * BLOCK
+                    inside = (place < kept)[:, None]
+                    sums, products = _add(
+                        sums, products, grad, values, [begin + place, features], inside, centre
+                    )
+                for i in hl.grid(whole):
+                    for part in hl.static_range(DEEP):
+                        index = [start + i * step + part * BLOCK, features]
+                        sums, products = _add(sums, products, grad, values, index, None, centre)
+                by_feature = sums.sum(0)
+                along = products.sum(0) * scale
+                if bias_sums is not None:
+                    all_sums = all_sums + by_feature
+                if weight_sums is not None:
+                    all_products = all_products + along
+                stretch = hl.full([features], 1.0, dtype=torch.float32) * scale
                 if weight is not None:
-                    moved = moved * gain[None, None, :]
-                value = hl.load(values, [index_out, features], eviction_policy="evict_first")
-                moved = moved - level - (value.to(torch.float32) - centre) * slope
-                change[index_out, features] = moved.to(change.dtype)
-            ending = ending * scale
-            if weight is not None:
-                ending = ending * gain[None, None, :]
-            within = (last < length)[:, :, None]
-            written = torch.where(inside, ending - level - end_apart * slope, 0.0)
-            hl.store(change, [begin + last, features], written.to(change.dtype), extra_mask=within)
-            for cut in hl.tile(begin + (whole + 1) * step, begin + length):
+                    by_feature = by_feature * gain
+                    along = along * gain
+                    stretch = stretch * gain
+                count = (kept * width).to(torch.float32)
+                level = by_feature.sum(0) / count * scale
+                slope = along.sum(0) / count * scale * scale
+                line = stretch, level, slope, centre
+                for part in hl.static_range(DEEP):
+                    place = last + part * BLOCK
+                    inside = (place < kept)[:, None]
+                    _write(change, grad, values, [begin + place, features], inside, *line)
+                for j in hl.grid(whole):
+                    for part in hl.static_range(DEEP):
+                        index = [start + (whole - 1 - j) * step + part * BLOCK, features]
+                        _write(change, grad, values, index, None, *line)
+            for cut in hl.tile(begin + kept, begin + length):
                 change[cut, features] = 0.0
         if bias_sums is not None:
             bias_sums[program, features] = all_sums
         if weight_sums is not None:
             weight_sums[program, features] = all_products
+
+
+def _add(
+    sums: Any, products: Any, grad: Any, values: Any, index: Any, inside: Any, centre: Any
+) -> tuple[Any, Any]:
+    """Device: the sums [BLOCK, features] of g and g * (x - mean), with those at `index` added.
+
+    What is read stays in the caches if it can: `_write` reads it again.
+    """
+    block = hl.load(grad, index, extra_mask=inside, eviction_policy="evict_last")
+    value = hl.load(values, index, extra_mask=inside, eviction_policy="evict_last")
+    block, apart = widen(block), widen(value) - centre
+    return sums + block, products + block * apart
+
+
+def _write(
+    change: Any,
+    grad: Any,
+    values: Any,
+    index: Any,
+    inside: Any,
+    stretch: Any,
+    level: Any,
+    slope: Any,
+    centre: Any,
+) -> None:
+    """Device: `change` at `index`, g * stretch - level - (x - mean) * slope."""
+    block = hl.load(grad, index, extra_mask=inside, eviction_policy="evict_first")
+    value = hl.load(values, index, extra_mask=inside, eviction_policy="evict_first")
+    moved = widen(block) * stretch.unsqueeze(0) - level - (widen(value) - centre) * slope
+    hl.store(change, index, moved.to(change.dtype), extra_mask=inside)
 
 
 @launchable()
