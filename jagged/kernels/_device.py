@@ -11,6 +11,11 @@ LOG2_E_LOST = 1.92596298909109e-08  # of it in float32, with the sign that puts 
 LN_2 = 0.6931471805599453
 TAIL_BITS = 6
 
+# What is read for the first of two times stays in the L1 cache if it can; after the second nobody
+# wants it. A row in flight should fit there: the second pass else comes from the L2 cache, which is
+# what limits these kernels, or, where more than about 20 MB are in flight, from memory.
+KEEP, DROP = "evict_last", "evict_first"
+
 
 def tail_bits(total: int) -> int:
     """2 to this power are the programs, beyond one a row, that write the zeros of the capacity tail

@@ -12,6 +12,7 @@ POINTS_forward = {
     (2, 128, 4): 4,
     (2, 128, 16): 5,
     (2, 128, 64): 6,
+    (2, 128, 128): 6,
     (2, 128, 256): 7,
     (2, 128, 512): 8,
     (2, 512, 64): 9,
@@ -23,8 +24,9 @@ POINTS_forward = {
     (4, 128, 4): 11,
     (4, 128, 16): 12,
     (4, 128, 64): 13,
-    (4, 128, 256): 14,
-    (4, 512, 64): 15,
+    (4, 128, 128): 14,
+    (4, 128, 256): 15,
+    (4, 512, 64): 16,
     (4, 4096, 64): 10,
 }
 
@@ -41,30 +43,36 @@ def key_forward(itemsize: int, width: int, length: int) -> int:
                         return 4
                     return 11
                 if length < 256:
-                    if width < 128:
+                    if width < 512:
                         if length < 64:
-                            return 1
-                        return 2
-                    if itemsize < 4:
-                        if width < 512:
-                            if length < 64:
+                            if width < 128:
+                                return 1
+                            if itemsize < 4:
                                 return 5
+                            return 12
+                        if width < 64:
+                            return 2
+                        if length < 128:
+                            if width < 128:
+                                return 2
+                            if itemsize < 4:
+                                return 6
+                            return 13
+                        if itemsize < 4:
                             return 6
+                        return 14
+                    if itemsize < 4:
                         if length < 32:
                             return 5
                         return 9
-                    if width < 512:
-                        if length < 64:
-                            return 12
-                        return 13
                     if length < 32:
                         return 12
-                    return 15
+                    return 16
                 if width < 64:
                     return 3
                 if itemsize < 4:
                     return 7
-                return 14
+                return 15
             if length < 8:
                 if itemsize < 4:
                     return 4
@@ -75,7 +83,7 @@ def key_forward(itemsize: int, width: int, length: int) -> int:
         if itemsize < 4:
             return 8
         if width < 2048:
-            return 14
+            return 15
         return 10
     return 10
 
@@ -96,7 +104,8 @@ def autotune_forward(itemsize: int, width: int, length: int) -> dict:
         {'block_sizes': [32], 'num_warps': 16, 'form': 'row', 'constants': {'DEEP': 1, 'BLOCK': 2}},
         {'block_sizes': [1], 'num_warps': 1, 'form': 'rows', 'constants': {'BLOCK': 8}},
         {'block_sizes': [32], 'num_warps': 1, 'form': 'row', 'constants': {'DEEP': 2, 'BLOCK': 4}},
-        {'block_sizes': [32], 'num_warps': 8, 'form': 'row', 'constants': {'DEEP': 2, 'BLOCK': 8}},
+        {'block_sizes': [32], 'num_warps': 8, 'form': 'row', 'constants': {'DEEP': 4, 'BLOCK': 8}},
+        {'block_sizes': [32], 'num_warps': 16, 'form': 'row', 'constants': {'DEEP': 2, 'BLOCK': 16}},
         {'block_sizes': [32], 'num_warps': 16, 'form': 'row', 'constants': {'DEEP': 4, 'BLOCK': 16}},
         {'block_sizes': [32], 'num_warps': 8, 'form': 'row', 'constants': {'DEEP': 2, 'BLOCK': 2}},
     ]
@@ -113,19 +122,21 @@ POINTS_backward = {
     (2, 128, 64): 6,
     (2, 128, 128): 7,
     (2, 128, 256): 7,
-    (2, 128, 512): 7,
-    (2, 512, 64): 8,
-    (2, 4096, 64): 9,
+    (2, 128, 512): 8,
+    (2, 512, 64): 9,
+    (2, 4096, 64): 10,
     (4, 32, 4): 0,
     (4, 32, 16): 1,
     (4, 32, 64): 2,
     (4, 32, 512): 3,
-    (4, 128, 4): 10,
+    (4, 128, 4): 11,
     (4, 128, 16): 5,
-    (4, 128, 64): 11,
-    (4, 128, 256): 12,
-    (4, 512, 64): 13,
-    (4, 4096, 64): 9,
+    (4, 128, 64): 12,
+    (4, 128, 128): 13,
+    (4, 128, 256): 14,
+    (4, 128, 512): 14,
+    (4, 512, 64): 15,
+    (4, 4096, 64): 10,
 }
 
 
@@ -139,47 +150,45 @@ def key_backward(itemsize: int, width: int, length: int) -> int:
                         return 0
                     if itemsize < 4:
                         return 4
-                    return 10
+                    return 11
                 if length < 256:
                     if width < 512:
                         if length < 64:
                             if width < 128:
                                 return 1
                             return 5
-                        if itemsize < 4:
-                            if width < 64:
-                                return 2
-                            if length < 128:
-                                if width < 128:
-                                    return 2
-                                return 6
-                            return 7
-                        if width < 128:
+                        if width < 64:
                             return 2
-                        return 11
+                        if length < 128:
+                            if width < 128:
+                                return 2
+                            if itemsize < 4:
+                                return 6
+                            return 12
+                        if itemsize < 4:
+                            return 7
+                        return 13
                     if length < 32:
                         return 5
                     if itemsize < 4:
-                        return 8
-                    return 13
+                        return 9
+                    return 15
                 if width < 64:
                     return 3
                 if itemsize < 4:
                     return 7
-                return 12
+                return 14
             if length < 8:
                 if itemsize < 4:
                     return 4
-                return 10
-            return 9
+                return 11
+            return 10
         if width < 128:
             return 3
         if itemsize < 4:
-            return 7
-        if width < 2048:
-            return 12
-        return 9
-    return 9
+            return 8
+        return 14
+    return 10
 
 
 def autotune_backward(itemsize: int, width: int, length: int) -> dict:
@@ -191,13 +200,15 @@ def autotune_backward(itemsize: int, width: int, length: int) -> dict:
         {'block_sizes': [32], 'num_warps': 8, 'form': 'row', 'constants': {'DEEP': 2, 'BLOCK': 64, 'TURNS': 1}},
         {'num_warps': 2, 'form': 'rows', 'constants': {'BLOCK': 4, 'ROWS': 4, 'TURNS': 16}},
         {'block_sizes': [32], 'num_warps': 1, 'form': 'row', 'constants': {'DEEP': 2, 'BLOCK': 2, 'TURNS': 8}},
-        {'block_sizes': [32], 'num_warps': 2, 'form': 'row', 'constants': {'DEEP': 2, 'BLOCK': 4, 'TURNS': 4}},
+        {'block_sizes': [32], 'num_warps': 4, 'form': 'row', 'constants': {'DEEP': 2, 'BLOCK': 8, 'TURNS': 1}},
         {'block_sizes': [32], 'num_warps': 8, 'form': 'row', 'constants': {'DEEP': 2, 'BLOCK': 16, 'TURNS': 1}},
+        {'block_sizes': [32], 'num_warps': 16, 'form': 'row', 'constants': {'DEEP': 2, 'BLOCK': 32, 'TURNS': 1}, 'maxnreg': 64},
         {'block_sizes': [32], 'num_warps': 4, 'form': 'row', 'constants': {'DEEP': 1, 'BLOCK': 2, 'TURNS': 1}},
         {'block_sizes': [32], 'num_warps': 16, 'form': 'row', 'constants': {'DEEP': 1, 'BLOCK': 2, 'TURNS': 1}},
         {'num_warps': 1, 'form': 'rows', 'constants': {'BLOCK': 8, 'ROWS': 1, 'TURNS': 16}},
         {'block_sizes': [32], 'num_warps': 2, 'form': 'row', 'constants': {'DEEP': 2, 'BLOCK': 4, 'TURNS': 2}},
-        {'block_sizes': [32], 'num_warps': 16, 'form': 'row', 'constants': {'DEEP': 2, 'BLOCK': 32, 'TURNS': 1}},
+        {'block_sizes': [32], 'num_warps': 8, 'form': 'row', 'constants': {'DEEP': 2, 'BLOCK': 8, 'TURNS': 1}},
+        {'block_sizes': [32], 'num_warps': 16, 'form': 'row', 'constants': {'DEEP': 1, 'BLOCK': 64, 'TURNS': 1}},
         {'block_sizes': [32], 'num_warps': 8, 'form': 'row', 'constants': {'DEEP': 1, 'BLOCK': 2, 'TURNS': 1}},
     ]
     return _C[key_backward(itemsize, width, length)]

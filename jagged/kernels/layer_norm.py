@@ -14,7 +14,16 @@ import torch
 from torch import Tensor
 
 from jagged.kernels._column_sums import column_sums
-from jagged.kernels._device import full_block, narrow, span, tail_bits, whole_blocks
+from jagged.kernels._device import (
+    DROP,
+    KEEP,
+    full_block,
+    narrow,
+    span,
+    tail_bits,
+    whole_blocks,
+    widen,
+)
 from jagged.kernels._elements import empty_like
 from jagged.kernels.layer_norm_backward import norm_row_backward, norm_rows_backward
 from jagged.tuning.configs import ConfigTable
@@ -146,7 +155,8 @@ def _norm_row(
         means = hl.zeros([BLOCK, features], dtype=torch.float32)
         squares = hl.zeros([BLOCK, features], dtype=torch.float32)
         for i in hl.grid(whole):
-            block = values[begin + i * step + place, features].to(torch.float32)
+            read = hl.load(values, [begin + i * step + place, features], eviction_policy=KEEP)
+            block = widen(read)
             here = block.sum(1) * (1.0 / DEEP)
             apart = block - here[:, None, :]
             move = here - means
@@ -168,8 +178,8 @@ def _norm_row(
             level = bias[features].to(torch.float32)
         for j in hl.grid(whole):
             index = begin + (whole - 1 - j) * step + place
-            again = hl.load(values, [index, features], eviction_policy="evict_first")
-            normed = (again.to(torch.float32) - centre) * gain[None, None, :]
+            again = hl.load(values, [index, features], eviction_policy=DROP)
+            normed = (widen(again) - centre) * gain[None, None, :]
             if bias is not None:
                 normed = normed + level[None, None, :]
             out[index, features] = normed.to(out.dtype)

@@ -18,7 +18,7 @@ import helion.language as hl
 import torch
 from torch import Tensor
 
-from jagged.kernels._device import span, whole_blocks, widen
+from jagged.kernels._device import DROP, KEEP, span, whole_blocks, widen
 from jagged.tuning.launch import launchable
 
 
@@ -115,8 +115,8 @@ def _add(
 
     What is read stays in the caches if it can: `_write` reads it again.
     """
-    block = hl.load(grad, index, extra_mask=inside, eviction_policy="evict_last")
-    value = hl.load(values, index, extra_mask=inside, eviction_policy="evict_last")
+    block = hl.load(grad, index, extra_mask=inside, eviction_policy=KEEP)
+    value = hl.load(values, index, extra_mask=inside, eviction_policy=KEEP)
     block, apart = widen(block), widen(value) - centre
     return sums + block, products + block * apart
 
@@ -133,8 +133,8 @@ def _write(
     centre: Any,
 ) -> None:
     """Device: `change` at `index`, g * stretch - level - (x - mean) * slope."""
-    block = hl.load(grad, index, extra_mask=inside, eviction_policy="evict_first")
-    value = hl.load(values, index, extra_mask=inside, eviction_policy="evict_first")
+    block = hl.load(grad, index, extra_mask=inside, eviction_policy=DROP)
+    value = hl.load(values, index, extra_mask=inside, eviction_policy=DROP)
     moved = widen(block) * stretch.unsqueeze(0) - level - (widen(value) - centre) * slope
     hl.store(change, index, moved.to(change.dtype), extra_mask=inside)
 

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 from jagged.kernels._device import (
+    DROP,
+    KEEP,
     exact_exp,
     exp,
     exp_over,
@@ -25,6 +27,7 @@ from jagged.kernels._device import (
     span,
     tail_bits,
     whole_blocks,
+    widen,
 )
 from jagged.kernels._elements import empty_like, merged
 from jagged.tuning.configs import ConfigTable
@@ -108,7 +111,8 @@ def _softmax_row(
         top = finite(ending.amax(1))
         mass = exp(ending - top[:, None, :]).sum(1)
         for i in hl.grid(whole):
-            block = values[begin + i * step + place, features].to(torch.float32)
+            read = hl.load(values, [begin + i * step + place, features], eviction_policy=KEEP)
+            block = widen(read)
             peak_here = block.amax(1)
             higher = torch.where(peak_here > top, peak_here, top)
             mass = mass * exp(top - higher) + exp(block - higher[:, None, :]).sum(1)
@@ -118,8 +122,8 @@ def _softmax_row(
         share = 1.0 / mass_of_all if EXACT else log2(mass_of_all)
         for j in hl.grid(whole):
             index = begin + (whole - 1 - j) * step + place
-            again = hl.load(values, [index, features], eviction_policy="evict_first")
-            below = again.to(torch.float32) - highest[None, None, :]
+            again = hl.load(values, [index, features], eviction_policy=DROP)
+            below = widen(again) - highest[None, None, :]
             out[index, features] = weigh(below, share[None, None, :], EXACT).to(out.dtype)
         weight = weigh(ending - highest[None, None, :], share[None, None, :], EXACT)
         weight = torch.where(inside, weight, 0.0)
@@ -221,14 +225,15 @@ def _softmax_row_backward(
         products = (end_grad * end_out).sum(1)
         for i in hl.grid(whole):
             index = begin + i * step + place
-            block = grad[index, features].to(torch.float32)
-            products = products + (block * out[index, features].to(torch.float32)).sum(1)
+            block = hl.load(grad, [index, features], eviction_policy=KEEP)
+            share = hl.load(out, [index, features], eviction_policy=KEEP)
+            products = products + (widen(block) * widen(share)).sum(1)
         inner = products.sum(0)
         for j in hl.grid(whole):
             index_out = begin + (whole - 1 - j) * step + place
-            again = hl.load(grad, [index_out, features], eviction_policy="evict_first")
-            weight = hl.load(out, [index_out, features], eviction_policy="evict_first")
-            moved = (again.to(torch.float32) - inner[None, None, :]) * weight.to(torch.float32)
+            again = hl.load(grad, [index_out, features], eviction_policy=DROP)
+            weight = hl.load(out, [index_out, features], eviction_policy=DROP)
+            moved = (widen(again) - inner[None, None, :]) * widen(weight)
             change[index_out, features] = moved.to(change.dtype)
         ending = (end_grad - inner[None, None, :]) * end_out
         within = (last < length)[:, :, None]
