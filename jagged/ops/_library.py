@@ -24,6 +24,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch._C._functorch import unwrap_if_dead
 from torch.autograd import forward_ad
 from torch.nn import Parameter
 
@@ -164,15 +165,12 @@ def record(function: type[torch.autograd.Function], *args: Any) -> Tensor:
         args = tuple(_apart(args))
     elif not torch._C._are_functorch_transforms_active():
         # All that `Function.apply` does then; its own way there takes as long as the recording.
-        args = tuple([_unwrap(arg) if type(arg) is Tensor else arg for arg in args])
+        # Of a wrapper that a function transform left behind, the tensor inside.
+        args = tuple([unwrap_if_dead(arg) if type(arg) is Tensor else arg for arg in args])
         recorded: Tensor = super(torch.autograd.Function, function).apply(*args)  # type: ignore[misc]
         return recorded
     out: Tensor = function.apply(*args)  # type: ignore[no-untyped-call]
     return out
-
-
-# The tensor inside, for what a function transform that has ended has left of a wrapper.
-_unwrap: Callable[[Tensor], Tensor] = torch._C._functorch.unwrap_if_dead
 
 
 def _apart(args: tuple[Any, ...]) -> Iterator[Any]:
