@@ -5,6 +5,7 @@
 
 import importlib
 import multiprocessing
+import os
 import signal
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -76,6 +77,8 @@ class GpuTrials:
         # nothing in a process that was forked after the first question to it.
         context = multiprocessing.get_context("spawn")
         self._pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_leave_interrupts)
+        for _ in range(workers):  # all start now: the first thing that each does is to import torch
+            self._pool.submit(os.getpid)
         self._target = Target.of(device)
         self.hardware = self._target.name
         self.capability = self._target.capability
