@@ -175,10 +175,11 @@ class Tuner:
         if not chunk:
             return
         configs = {key: unit.table.config(config) for key, config in chunk.items()}
-        if unit.name not in self._spills:
-            self._spills[unit.name] = self._trials.fits(unit, [unit.current])[0].stack
+        first = [] if unit.name in self._spills else [unit.current]
+        fits = self._trials.fits(unit, [*first, *configs.values()])
+        if first:
+            self._spills[unit.name] = fits.pop(0).stack
         most = self._spills[unit.name]
-        fits = self._trials.fits(unit, list(configs.values()))
         ready: dict[str, Config] = {}
         for (key, config), fit in zip(configs.items(), fits, strict=True):
             if self._clock() >= until and key != current:
