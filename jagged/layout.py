@@ -272,7 +272,8 @@ class JaggedTensor:
         checks.shape("left_lengths", left_lengths, (self.num_rows,), "[B]")
         checks.max_length(left_total, "left_total")
         checks.max_length(right_total, "right_total")
-        left = torch.minimum(left_lengths.to(self.offsets.dtype).clamp(min=0), self.lengths())
+        asked = left_lengths.to(torch.int64).clamp(min=0)  # which offsets of 32 bits may not hold
+        left = torch.minimum(asked, self.lengths()).to(self.offsets.dtype)
         left_offsets = as_offsets(left, None).to(self.offsets.dtype)
         right_offsets = self.offsets - left_offsets
         known = 0  # elements that are surely on the left

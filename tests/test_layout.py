@@ -229,6 +229,16 @@ def test_a_left_part_with_room_to_spare_loses_nothing(example: JaggedTensor) -> 
     assert right.validate().values.tolist() == [2, 5, 6]
 
 
+def test_a_split_at_a_length_that_the_offsets_do_not_hold(example: JaggedTensor) -> None:
+    x = JaggedTensor(example.values, example.offsets.to(torch.int32))
+    for dtype, first in ((torch.int64, 2**31), (torch.uint32, 2**32 - 1)):
+        lengths = torch.tensor([first, 0, 4]).to(dtype)
+        left, right = x.split(lengths)
+        assert left.offsets.dtype == torch.int32
+        assert rows_of(left.validate()) == [[1, 2], [], [3, 4, 5, 6]]
+        assert rows_of(right.validate()) == [[], [], []]
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.uint16, torch.int32])
 def test_from_padded_with_lengths_of_a_dtype_that_does_not_hold_n(dtype: torch.dtype) -> None:
     dense = torch.arange(140_000.0).reshape(2, 70_000)
