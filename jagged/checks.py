@@ -67,7 +67,7 @@ def elements(name: str, values: Tensor) -> None:
 
 def strided(name: str, value: Tensor) -> None:
     """`value` lies in memory as ops read it: neither sparse nor nested."""
-    if value.layout is not torch.strided:
+    if value.layout is not torch.strided or value.is_nested:  # of nested ones some say strided
         found, way = str(value.layout), f"call {name}.to_dense()"
         if value.is_nested:
             found, way = "a nested one", "convert it with jagged.interop.nested.from_nested"
@@ -293,7 +293,7 @@ def norm_parameters(
 
 def finite(name: str, value: float) -> None:
     """`value` is a number of the host, neither infinite nor NaN."""
-    if isinstance(value, Tensor) or not isinstance(value, Real):
+    if isinstance(value, (bool, Tensor)) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a Python number, got {type(value).__name__}")
     if not math.isfinite(value):
         raise ValueError(f"{name} must be finite, got {value}")

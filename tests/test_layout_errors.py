@@ -158,3 +158,11 @@ def test_joining_refuses_parts_that_differ_in_more_than_their_rows(join: Any) ->
     with pytest.raises(TypeError, match=r"parts\[1\].weights must have the dtype"):
         join([ids, doubled])
     assert join([ids, JaggedTensor(ids.values, offsets)]).weights is None
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage")
+def test_nested_values_of_a_strided_layout() -> None:
+    """The default of torch.nested, which says that its layout is strided."""
+    nested = torch.nested.as_nested_tensor([torch.zeros(2)])
+    with pytest.raises(ValueError, match=r"got a nested one: convert .*interop\.nested\.from_n"):
+        JaggedTensor(nested, torch.tensor([0, 2]))

@@ -139,6 +139,7 @@ def test_messages(change: dict[str, Any], message: str) -> None:
         ({"max_length": 5.5}, "max_length must be a Python int .* got float"),
         ({"time_buckets": 2.5}, "time_buckets must be a Python int .* got float"),
         ({"scale": torch.tensor(0.5)}, "scale must be a Python number, got Tensor"),
+        ({"scale": True}, "scale must be a Python number, got bool"),
         ({"dropout": None}, "dropout must be a Python number, got NoneType"),
     ],
 )
