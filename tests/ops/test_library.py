@@ -39,7 +39,7 @@ def test_the_direct_way_is_for_plain_tensors(device: torch.device) -> None:
     assert _library._nobody_watches((x, None, 3, 1.0, True, "text"))
     assert _library._nobody_watches((torch.nn.Parameter(x),))
     assert not _library._nobody_watches((x, x.as_subclass(Other)))
-    assert not _library._nobody_watches((x, torch.SymInt))
+    assert not _library._nobody_watches((x, torch.SymInt(None)))
     with torch._subclasses.fake_tensor.FakeTensorMode():
         assert not _library._nobody_watches((x,))
 

@@ -1,8 +1,8 @@
 """Backward of HSTU attention where rows are short: all three gradients from one launch.
 
 Every block of a row and head has two programs, one for the gradient of q and one for those of k and
-v. They start one after the other, so that the second finds in the L2
-cache what the first has read. There is no atomic operation.
+v. They start one after the other, so that the second finds in the L2 cache what the first has read.
+There is no atomic operation.
 """
 
 import helion.language as hl

@@ -13,9 +13,11 @@ import torch
 import triton.runtime.interpreter
 from torch import Tensor
 
+from jagged.kernels.hstu_attention.short import Slots
 from jagged.tuning.configs import ConfigTable
 from tests.kernels.buffers import Guarded
 from tests.kernels.cases import Case, all_cases
+from tests.kernels.cases_hstu_attention import DIRECT, SEARCH, SHORT
 from tests.kernels.interpreter import reversed_set_grid_idx
 
 LENGTHS = {
@@ -143,3 +145,11 @@ def test_equals_the_oracle(
             atol=allowed,
             msg=lambda text, index=index: f"output {index}: {text}",
         )
+
+
+@pytest.mark.parametrize(("cut", "levels"), [(0, 1), (SEARCH, 1), (DIRECT, 0)])
+def test_rows_of_short_attention_are_found_as_the_cases_say(cut: int, levels: int) -> None:
+    lengths = LENGTHS["rows"]
+    longest, block = max(lengths) - cut, SHORT.constants["BLOCK"]
+    for total in (sum(lengths), sum(lengths) + TAIL):
+        assert Slots.of(total, len(lengths), longest, block).levels == levels
