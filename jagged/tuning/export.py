@@ -6,12 +6,14 @@ writes `softmax_forward.py`, whose function `forward` takes what `jagged.kernels
 takes. It needs torch and Triton alone, and holds the kernels that Helion generates with the config
 that `jagged` chooses for the shape on this GPU (without one, for the oldest that has configs). The
 number of rows and elements stays free. Everything that the code depends on, widths and dtypes above
-all, is compared before each launch; another value is a `ValueError` that names it. So is a call for
-which the op takes another kernel, as some do for few very long rows: export one for that shape.
+all, is compared before each launch; another value is a `ValueError` that names it. The kernels are
+those for as many rows, nearly empty to all as long as the longest. A call for which the op takes
+another one, as some do for few very long rows, is such an error too: export one for that shape.
 """
 
 import argparse
 import ast
+import contextlib
 import dataclasses
 import inspect
 import re
@@ -22,6 +24,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import torch
 from helion.runtime.triton import helpers
@@ -51,6 +54,33 @@ class _Call(Case):
         return operands.make(
             self.op, direction, self.shape, self.dtype, self.offsets, device, self.options
         )
+
+
+def _observe(call: _Call, direction: str, capability: Capability, device: str) -> Observed:
+    """What the call asks and launches, and what it launches with other numbers of elements.
+
+    With the same configs: nearly empty rows, and rows that are all as long as the longest. Some ops
+    find rows in another way there.
+    """
+    seen = observe(call, direction, capability, device)
+    for length in (1, call.shape.most):
+        shape = dataclasses.replace(call.shape, length=length, longest=call.shape.most)
+        picks: dict[ConfigTable, dict[tuple[int, int], Config]] = {}
+        for table, (itemsize, width, _), config in seen.picks:
+            picks.setdefault(table, {})[itemsize, width] = config
+        with contextlib.ExitStack() as stack:
+            for table, known in picks.items():
+                stack.enter_context(mock.patch.object(table, "pick", partial(_known_pick, known)))
+            other = observe(dataclasses.replace(call, shape=shape), direction, capability, device)
+        seen.picks.extend(other.picks)
+        seen.launches.extend(other.launches)
+    return seen
+
+
+def _known_pick(
+    known: Mapping[tuple[int, int], Config], values: Tensor, width: int, _rows: int
+) -> Config:
+    return known[values.element_size(), width]
 
 
 class _Trace:
@@ -96,7 +126,7 @@ def export(
         capability = capability_of(torch.device("cuda")) if here else CPU
     call = _Call(op, shape, dtype, options or {}, offsets=offsets_dtype)
     module = import_module(f"jagged.kernels.{_known(op)}")
-    trace = _Trace(observe(call, direction, capability, "cuda" if here else "meta"))
+    trace = _Trace(_observe(call, direction, capability, "cuda" if here else "meta"))
     if not trace.launches:
         raise ValueError(f"{op} launches no kernel of jagged for {shape}")
     generated = _Generated()

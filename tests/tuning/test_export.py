@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import importlib.util
 import subprocess
 import sys
 from importlib import import_module
@@ -136,6 +137,30 @@ def test_holds_each_launch_of_an_op_with_several_kernels() -> None:
     functions = [node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
     kernels = [name for name in functions if name.startswith("_helion_")]
     assert len(kernels) == len(set(kernels)) >= 2
+
+
+def test_serves_batches_of_any_number_of_elements(tmp_path: Path) -> None:
+    """Attention looks for a short row in another way where few are as long as the longest."""
+    sizes = {"rows": 512, "width": 64, "longest": 128}
+    shape = Shape(length=100, **sizes)
+    text = export.export("hstu_attention", "forward", shape, torch.bfloat16, capability=(9, 0))
+    path = tmp_path / "exported_attention.py"
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    kernel = module.attend_short
+    launched: list[int] = []
+    kernel._variants = {
+        key: lambda *_, number=number: launched.append(number)
+        for number, key in enumerate(kernel._variants)
+    }
+    for length in (100, 128, 10, 1):
+        call = Shape(length=length, **sizes), torch.bfloat16, torch.int64, "meta", {}
+        module.forward(*operands.make("hstu_attention", "forward", *call))
+    assert launched == [0, 0, 1, 1]
 
 
 def test_the_command_writes_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
