@@ -183,11 +183,18 @@ class JaggedTensor:
 
     def to(
         self,
-        device: torch.device | str | None = None,
+        device: torch.device | str | torch.dtype | None = None,
         dtype: torch.dtype | None = None,
         non_blocking: bool = False,
     ) -> "JaggedTensor":
-        """Move to a device; `dtype` casts the values only, never offsets or weights."""
+        """Move to a device; `dtype` casts the values only, never offsets or weights.
+
+        As for a tensor, the dtype may come first: `x.to(torch.bfloat16)`.
+        """
+        if isinstance(device, torch.dtype):
+            if dtype is not None:
+                raise TypeError(f"to takes one dtype, got {device} and {dtype}")
+            device, dtype = None, device
         weights = self.weights
         return JaggedTensor(
             self.values.to(device=device, dtype=dtype, non_blocking=non_blocking),

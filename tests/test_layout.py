@@ -277,6 +277,10 @@ def test_to_casts_values_only() -> None:
     assert half.offsets.dtype == torch.int64
     assert half.weights is not None
     assert half.weights.dtype == torch.int64
+    assert x.to(torch.bfloat16).values.dtype == torch.bfloat16
+    assert x.to("cpu", torch.float16).values.dtype == torch.float16
+    with pytest.raises(TypeError, match=r"one dtype, got torch\.float16 and torch\.float32"):
+        x.to(torch.float16, torch.float32)
 
 
 def test_to_padded(example: JaggedTensor) -> None:
