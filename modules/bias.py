@@ -75,6 +75,11 @@ class RelativeBias(nn.Module):
 
     def forward(self, timestamps: Tensor | None = None) -> BucketedBias:
         """The bias for a batch with `timestamps` [T] int64, which the time table needs."""
+        if self.time_table is not None and timestamps is None:
+            raise ValueError(
+                "timestamps must be given with a time_table: [T] int64, got None; without time, "
+                "build with time_buckets=0 in HSTUConfig or num_buckets=0 in RelativeBias"
+            )
         if self.time_table is None and timestamps is not None:
             raise ValueError(
                 "timestamps must not be given to a RelativeBias without a time table: build it "
