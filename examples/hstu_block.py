@@ -14,6 +14,7 @@ if __package__ in (None, ""):  # run as a file: make the repository importable
 
 import torch
 
+from examples import takes_no_options
 from jagged import JaggedTensor
 from jagged.modules import HSTUConfig, HSTULayer
 
@@ -58,4 +59,5 @@ def main() -> float:
 
 
 if __name__ == "__main__":
+    takes_no_options(__doc__)
     main()

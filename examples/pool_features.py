@@ -15,6 +15,7 @@ if __package__ in (None, ""):  # run as a file: make the repository importable
 import torch
 from torch import Tensor, nn
 
+from examples import takes_no_options
 from jagged import JaggedTensor
 from jagged.data import collate
 from jagged.modules import AttentionPooling, MeanPooling, SumPooling
@@ -70,4 +71,5 @@ def main(steps: int = 150) -> dict[str, float]:
 
 
 if __name__ == "__main__":
+    takes_no_options(__doc__)
     main()

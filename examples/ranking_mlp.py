@@ -16,6 +16,7 @@ if __package__ in (None, ""):  # run as a file: make the repository importable
 import torch
 from torch import Tensor, nn
 
+from examples import takes_no_options
 from jagged import JaggedTensor
 from jagged.data import TokenBudgetSampler, collate
 from jagged.modules import AttentionPooling, PerRowLinear
@@ -83,4 +84,5 @@ def main(users: int = 3_000, epochs: int = 8) -> float:
 
 
 if __name__ == "__main__":
+    takes_no_options(__doc__)
     main()

@@ -21,6 +21,7 @@ import pyarrow.parquet
 import torch
 from torch.utils.data import DataLoader
 
+from examples import takes_no_options
 from jagged import JaggedTensor
 from jagged.data import ParquetBatches, collate, read_parquet
 from jagged.interop.arrow import to_arrow
@@ -82,5 +83,6 @@ def main(rows: int = 3_000_000) -> dict[str, float]:
 
 
 if __name__ == "__main__":
+    takes_no_options(__doc__)
     torch.set_num_threads(1)  # as in a worker of a DataLoader
     main()

@@ -17,6 +17,7 @@ if __package__ in (None, ""):  # run as a file: make the repository importable
 import torch
 from torch import Tensor, nn
 
+from examples import takes_no_options
 from jagged import JaggedTensor
 from jagged.interop.torchrec import from_torchrec
 from jagged.modules import HSTUConfig, HSTUStack, MeanPooling
@@ -115,4 +116,5 @@ def main(steps: int = 20, backend: str = "inductor") -> tuple[list[float], list[
 
 
 if __name__ == "__main__":
+    takes_no_options(__doc__)
     main()

@@ -2,6 +2,7 @@
 
 from importlib import import_module
 
+from examples import takes_no_options
 from examples.helion_tutorial import STEPS
 
 
@@ -13,4 +14,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    takes_no_options(__doc__)
     main()

@@ -1,5 +1,6 @@
 """The small examples run, and what they print is true."""
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,32 @@ def test_ranking_mlp() -> None:
 @pytest.mark.parametrize("name", ["pool_features", "hstu_block", "ranking_mlp"])
 def test_lines(name: str) -> None:
     assert len((ROOT / "examples" / f"{name}.py").read_text().splitlines()) < 100
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pool_features",
+        "hstu_block",
+        "ranking_mlp",
+        "torchrec_model",
+        "read_parquet",
+        "helion_tutorial/__main__",
+    ],
+)
+def test_help_explains_and_an_unknown_option_is_refused(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(ROOT / "examples" / f"{name}.py")
+    monkeypatch.setattr(sys, "argv", [file, "--help"])
+    with pytest.raises(SystemExit, match="0"):
+        runpy.run_path(file, run_name="__main__")
+    command = f"python -m examples.{name.removesuffix('/__main__')}"
+    assert command in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", [file, "--steps", "3"])
+    with pytest.raises(SystemExit, match="2"):
+        runpy.run_path(file, run_name="__main__")
+    assert "unrecognized arguments: --steps 3" in capsys.readouterr().err
 
 
 def test_runs_as_a_file_from_anywhere(tmp_path: Path) -> None:
