@@ -131,8 +131,8 @@ class Settings:
 
 
 HELP = {
-    "data": "file of sequences, `user item item ...` a line, oldest first; without it a seeded "
-    "synthetic stream",
+    "data": "file of sequences, `user item item ...` a line, all integers, oldest first; without "
+    "it a seeded synthetic stream",
     "models": "what to train",
     "layer": "the published HSTU layer to stack",
     "width": "features of an item",
