@@ -101,7 +101,7 @@ def _add_cases(parser: argparse.ArgumentParser) -> None:
         "--shape",
         action="append",
         type=_arguments.shape,
-        help=f"{_arguments.SHAPE}, for each --op",
+        help=f"{_arguments.SHAPE}; for each --op",
     )
     given.add_argument("--shapes", type=Path, help='a JSON file {"cases": [{"op", "rows", ...}]}')
     given.add_argument(

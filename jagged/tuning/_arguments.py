@@ -7,7 +7,8 @@ from jagged.tuning import operands
 from jagged.tuning.operands import Shape
 from jagged.tuning.tables import Capability
 
-SHAPE = "rows=B,length=MEAN,width=D[,columns=N][,heads=H][,longest=N]"
+# With blanks, where argparse may break the line.
+SHAPE = "rows=B,length=MEAN and more with commas: width=D (128), columns=N, heads=H, longest=N"
 DTYPES = ("bfloat16", "float16", "float32")
 
 
@@ -22,7 +23,7 @@ def add_call(parser: ArgumentParser) -> None:
 
 def add_kind(parser: ArgumentParser, whose: str) -> None:
     """The dtype and the options of calls."""
-    parser.add_argument("--dtype", choices=DTYPES, default="bfloat16", help=whose)
+    parser.add_argument("--dtype", choices=DTYPES, default="bfloat16", help=f"{whose}: %(default)s")
     parser.add_argument(
         "--option", action="append", default=[], metavar="NAME=NUMBER", help="of the op"
     )

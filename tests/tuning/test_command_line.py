@@ -83,6 +83,18 @@ def test_what_cannot_be_done_is_said(
     assert message in capsys.readouterr().err
 
 
+def test_help_has_sizes_in_one_piece_and_the_default_dtype(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for command in ("show", "tune", "export", "helion"):
+        with pytest.raises(SystemExit, match="0"):
+            __main__.main([command, "--help"])
+        text = capsys.readouterr().out
+        assert all(size in text for size in ("length=MEAN", "columns=N", "heads=H", "longest=N"))
+        assert ": bfloat16\n" in text
+
+
 def test_only_tune_reads_the_budget_of_the_environment(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
