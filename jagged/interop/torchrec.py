@@ -133,7 +133,8 @@ def _from_keyed(source: Any, max_length: int | None) -> dict[str, JaggedTensor]:
     rows: list[int] = source.stride_per_key()
     total = sum(per_key)  # what lies behind belongs to no key
     pieces = zip(keys, values[:total].split(per_key), lengths.split(rows), strict=True)
-    parts = {key: (one, as_offsets(n, one.shape[0])) for key, one, n in pieces}
+    # Bounded by all values, whose number torch.compile knows, where it does not know a key's.
+    parts = {key: (one, as_offsets(n, values.shape[0])) for key, one, n in pieces}
     carried = [None] * len(keys) if weights is None else weights[:total].split(per_key)
     return {
         key: JaggedTensor(one, offsets, max_length, weight)

@@ -11,7 +11,7 @@ with warnings.catch_warnings():
     from torchrec.modules.embedding_modules import EmbeddingCollection
     from torchrec.sparse import jagged_tensor as torchrec
 
-from jagged import JaggedTensor
+from jagged import JaggedTensor, ops
 from jagged.interop.torchrec import from_torchrec, to_keyed, to_torchrec
 from jagged.testing import random_jagged
 
@@ -155,3 +155,22 @@ def test_what_is_refused() -> None:
     features = {"a": random_jagged([1, 2]), "b": random_jagged([1])}
     with pytest.raises(ValueError, match=r"same number of rows, got \{'a': 2, 'b': 1\}"):
         to_keyed(features)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_ids_and_what_follows_compile_in_one_graph(dtype: torch.dtype) -> None:
+    table = torch.randn(9, 4)
+
+    def pool(source: torchrec.KeyedJaggedTensor) -> torch.Tensor:
+        features = from_torchrec(source)
+        assert isinstance(features, dict)
+        return torch.cat([ops.sum(table[x.values], x.offsets) for x in features.values()], 1)
+
+    compiled = torch.compile(pool, fullgraph=True, backend="aot_eager")
+    for lengths in ([2, 0, 3, 4], [1, 2, 5, 0, 0, 1]):
+        source = torchrec.KeyedJaggedTensor(
+            keys=["a", "b"],
+            values=torch.arange(9)[: sum(lengths)],
+            lengths=torch.tensor(lengths, dtype=dtype),
+        )
+        torch.testing.assert_close(compiled(source), pool(source))
