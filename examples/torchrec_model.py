@@ -55,9 +55,7 @@ class Model(nn.Module):
     def __init__(self, backend: str | None) -> None:
         super().__init__()
         tables = [
-            EmbeddingConfig(
-                name=f"{name}_table", embedding_dim=WIDTH, num_embeddings=n, feature_names=[name]
-            )
+            EmbeddingConfig(name=name, embedding_dim=WIDTH, num_embeddings=n, feature_names=[name])
             for name, n in FEATURES.items()
         ]
         self.lookup = EmbeddingCollection(tables=tables)
