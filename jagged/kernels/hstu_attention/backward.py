@@ -21,7 +21,7 @@ from jagged.kernels.hstu_attention.mask import (
     query_blocks,
     target_id,
 )
-from jagged.kernels.hstu_attention.score import silu_and_gradient
+from jagged.kernels.hstu_attention.score import last_factor, operand, silu_and_gradient
 from jagged.tuning.launch import launchable
 
 
@@ -121,10 +121,10 @@ def attend_dq(
                         BLOCK_K, True,
                     )  # fmt: skip
                 if scale_per_query is None:
-                    acc = acc * (half * scale)
+                    acc = acc * (last_factor(half, k) * scale)
                 else:
                     factor = hl.load(scale_per_query, [start + query], extra_mask=inside)
-                    acc = acc * (half * factor.to(torch.float32))[:, None]
+                    acc = acc * (last_factor(half, k) * factor.to(torch.float32))[:, None]
                 store_block(dq, start + query, head, inside, acc, D)
         else:
             past = offsets[rows].to(torch.int64)
@@ -186,7 +186,7 @@ def visit_keys(
         score = torch.where(kept, score, 0.0)
         weight_grad = torch.where(kept, weight_grad, 0.0)
     _value, twice = silu_and_gradient(score, weight_grad, queries.dtype == torch.float32)
-    return add_product(acc, twice.to(k.dtype), keys)
+    return add_product(acc, operand(twice, keys), keys)
 
 
 @launchable(dot=True)
@@ -298,10 +298,10 @@ def attend_dkv(
                         BUCKET, D, V, BLOCK_Q, True, MASK != "",
                     )  # fmt: skip
                 if scale_per_query is None:
-                    dk_acc = dk_acc * (half * scale)
+                    dk_acc = dk_acc * (last_factor(half, q) * scale)
                     dv_acc = dv_acc * scale
                 else:
-                    dk_acc = dk_acc * half
+                    dk_acc = dk_acc * last_factor(half, q)
                 store_block(dk, start + key, head, inside, dk_acc, D)
                 store_block(dv, start + key, head, inside, dv_acc, V)
         else:
@@ -378,5 +378,5 @@ def visit_queries(
         weight = torch.where(kept, weight, 0.0)
         twice = torch.where(kept, twice, 0.0)
     dv_acc = add_product(dv_acc, weight.to(grad.dtype), grads)
-    dk_acc = add_product(dk_acc, twice.to(q.dtype), queries)
+    dk_acc = add_product(dk_acc, operand(twice, queries), queries)
     return dk_acc, dv_acc

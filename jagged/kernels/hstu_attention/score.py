@@ -33,6 +33,23 @@ def silu_and_gradient(half: Any, grad: Any, EXACT: bool) -> tuple[Any, Any]:
     return half + half * tanh, grad + grad * (tanh + half * (1.0 - tanh * tanh))
 
 
+def operand(twice: Any, like: Any) -> Any:
+    """Twice the gradient of scores in the dtype of `like`, the other operand of a product.
+
+    The gradient itself in float16, which ends at 65504: `last_factor` knows.
+    """
+    if like.dtype == torch.float16:
+        twice = twice * 0.5
+    return twice.to(like.dtype)
+
+
+def last_factor(half: Any, like: Any) -> Any:
+    """What a sum of such products is still to be multiplied by; `half` is alpha / 2."""
+    if like.dtype == torch.float16:
+        return half * 2.0
+    return half
+
+
 def _sigmoid(x: Any) -> Any:
     """1 / (1 + e to the -x) in five instructions, two of them special functions (error 3 ulp)."""
     return reciprocal(1.0 + exp(-x))

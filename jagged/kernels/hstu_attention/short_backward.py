@@ -11,7 +11,7 @@ from torch import Tensor
 
 from jagged.kernels.hstu_attention.blocks import in_32_bits, load_block, store_block
 from jagged.kernels.hstu_attention.mask import block_count, keep, target_id
-from jagged.kernels.hstu_attention.score import silu_and_gradient
+from jagged.kernels.hstu_attention.score import last_factor, operand, silu_and_gradient
 from jagged.kernels.hstu_attention.short import find_block, last_key, scaled
 from jagged.tuning.launch import launchable
 
@@ -79,7 +79,9 @@ def attend_short_backward(
                             acc, queries, grads, mine, inner * BLOCK_K, k, v, start, seen, limit,
                             head, half, window, contextual, min_full, MASK, D, V, BLOCK_K,
                         )  # fmt: skip
-                    acc = scaled(acc * half, start + mine, inside, scale, scale_per_query)
+                    acc = scaled(
+                        acc * last_factor(half, k), start + mine, inside, scale, scale_per_query
+                    )
                     store_block(dq, start + mine, head, mine < length, acc, D)
                 else:
                     keys = load_block(k, start + mine, head, inside, D)
@@ -100,7 +102,7 @@ def attend_short_backward(
                             scale_per_query, start, seen, limit, head, half, window, contextual,
                             min_full, MASK, D, V, BLOCK_Q,
                         )  # fmt: skip
-                    dk_acc = dk_acc * half
+                    dk_acc = dk_acc * last_factor(half, q)
                     if scale_per_query is None:
                         dk_acc = dk_acc * scale
                         dv_acc = dv_acc * scale
@@ -164,7 +166,7 @@ def visit_short_keys(
     score = torch.where(kept, hl.dot(queries, keys.T) * half, 0.0)
     weight_grad = torch.where(kept, hl.dot(grads, values.T), 0.0)
     _value, twice = silu_and_gradient(score, weight_grad, queries.dtype == torch.float32)
-    total: Tensor = hl.dot(twice.to(k.dtype), keys, acc=acc)
+    total: Tensor = hl.dot(operand(twice, keys), keys, acc=acc)
     return total
 
 
@@ -205,5 +207,5 @@ def visit_short_queries(
         weight = weight * factor.unsqueeze(0)
         twice = twice * factor.unsqueeze(0)
     dv_acc = hl.dot(weight.to(grad.dtype), grads, acc=dv_acc)
-    dk_acc = hl.dot(twice.to(q.dtype), queries, acc=dk_acc)
+    dk_acc = hl.dot(operand(twice, queries), queries, acc=dk_acc)
     return dk_acc, dv_acc
