@@ -237,6 +237,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     files = options.files or sorted((Path(__file__).parent / "results").glob("*.csv"))
     if not files:
         parser.error("there are no results: run `python -m bench.run` first, or name a CSV file")
+    try:
+        return _print(files, options)
+    except (OSError, ValueError) as error:
+        parser.exit(2, f"{parser.prog}: {error}\n")
+
+
+def _print(files: Sequence[Path], options: argparse.Namespace) -> int:
+    """What the options ask for; 1 where a comparison found something slower."""
     code = 0
     for path in files:
         rows = results.read([path])

@@ -169,3 +169,20 @@ def test_the_commit_comes_from_git_or_is_unknown(monkeypatch: pytest.MonkeyPatch
     assert git_commit()
     monkeypatch.setenv("PATH", "")
     assert git_commit() == "unknown"
+
+
+def test_what_cannot_be_shown_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = Path(report.__file__).parent / "results" / "nvidia-h200.csv"
+    for arguments, message in (
+        ([str(tmp_path / "none.csv")], "No such file or directory"),
+        ([str(known), "--commit", "xyz"], "no rows of commit 'xyz': the file has "),
+        ([str(known), "--compare", "xyz", "abc"], "no rows of commit 'xyz': the file has "),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            report.main(arguments)
+        printed = capsys.readouterr()
+        assert printed.err.startswith("python -m bench.report: ")
+        assert message in printed.err
+        assert not printed.out
