@@ -75,6 +75,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if not options.cpu and not options.list and not torch.cuda.is_available():
         parser.error("there is no CUDA device: give --cpu to measure the CPU on small shapes")
+    if not options.list and not plan(options):
+        parser.error("these ops, shapes and modes have no case: --list prints all there are")
     return options
 
 

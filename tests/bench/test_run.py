@@ -216,6 +216,14 @@ def test_without_a_gpu_the_cpu_must_be_asked_for(capsys: pytest.CaptureFixture[s
     assert "give --cpu" in capsys.readouterr().err
 
 
+def test_filters_that_leave_nothing_to_measure_are_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run.main(["--cpu", "--op", "sum", "--shape", "nosuch"])
+    assert "have no case: --list prints all there are" in capsys.readouterr().err
+
+
 def test_every_op_has_a_case_with_a_source() -> None:
     import jagged
 
