@@ -42,8 +42,8 @@ class Part:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.layer", description=__doc__)
-    parser.add_argument("--rows", type=int, default=32, help="B")
-    parser.add_argument("--longest", type=int, default=2048, help="N: lengths are U[0, N]")
+    parser.add_argument("--rows", type=int, help="B (32; with --cpu 8)")
+    parser.add_argument("--longest", type=int, help="N: lengths are U[0, N] (2048; with --cpu 128)")
     parser.add_argument("--embedding", type=int, default=512, help="E")
     parser.add_argument("--heads", type=int, default=4, help="H")
     parser.add_argument("--features", type=int, default=128, help="D = V of a head")
@@ -58,6 +58,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if not options.cpu and not torch.cuda.is_available():
         parser.error("there is no CUDA device: give --cpu to run on the CPU")
+    rows, longest = (8, 128) if options.cpu else (32, 2048)
+    options.rows = rows if options.rows is None else options.rows
+    options.longest = longest if options.longest is None else options.longest
     return options
 
 

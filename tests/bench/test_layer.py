@@ -26,6 +26,13 @@ def test_every_part_has_a_line(
     assert "allowed 1e-03" in printed
 
 
+def test_the_cpu_has_small_sizes() -> None:
+    options = layer.parse(["--cpu"])
+    assert (options.rows, options.longest) == (8, 128)
+    options = layer.parse(["--cpu", "--rows", "32", "--longest", "2048"])
+    assert (options.rows, options.longest) == (32, 2048)
+
+
 def test_the_parts_in_turn_are_the_layer() -> None:
     """What is timed one by one is what the layer does: no part is left out."""
     options = layer.parse([*SMALL, "--preset", "research"])
