@@ -1,8 +1,9 @@
 """fbgemm's jagged operators on the ops of this library, by name and through the dispatcher.
 
 Two ways to use them: call the functions here instead of `torch.ops.fbgemm.*` (same names, argument
-order and results; fbgemm need not be installed), or let `install_fbgemm_kernels()` replace the
-kernels of an installed fbgemm, so that torchrec and other callers use them without a change.
+order and results; fbgemm need not be installed), or let `install_fbgemm_kernels()` of
+`jagged.interop.fbgemm_dispatch` replace the kernels of an installed fbgemm, so that torchrec and
+other callers use them without a change.
 
 fbgemm writes a jagged tensor as `values` and a list of offsets, one for each jagged dimension; one
 such dimension is supported here. It takes any strides: a tensor with another than 1 in the last
