@@ -35,7 +35,7 @@ def load(path: Path) -> State:
     except Exception as error:  # what is no pickle may raise anything
         what = str(error).partition("\n")[0] or type(error).__name__
         raise Mismatch(
-            f"{path} cannot be read ({what}): delete it to train from the start, or restore it"
+            f"{path} cannot be read ({what}): restore it, or move it away to train from the start"
         ) from error
     if not isinstance(state, dict):
         raise Mismatch(f"{path} must hold a checkpoint, got {type(state).__name__}")

@@ -121,8 +121,8 @@ def _readable(path: Path) -> Iterator[None]:
         causes = error.failures.values() if isinstance(error, api.CheckpointException) else ()
         what = repr(next((cause for cause, _ in causes), error)).partition("\\n")[0]
         raise checkpoint.Mismatch(
-            f"{path} cannot be read ({what}): delete it to go on from the one before, or from the "
-            "start, or restore it"
+            f"{path} cannot be read ({what}): restore it, or move it away to go on from the one "
+            "before, or from the start"
         ) from error
 
 

@@ -235,5 +235,5 @@ def test_a_broken_checkpoint_is_named(broken: str, left: str, tmp_path: Path) ->
     file.unlink()
     if left in contents:
         file.write_bytes(contents[left])
-    with pytest.raises(checkpoint.Mismatch, match=r"hstu/000001 cannot be read .*: delete it to"):
+    with pytest.raises(checkpoint.Mismatch, match=r"hstu/000001 cannot be read .*: restore it, or"):
         checkpoints.load(number, dict.fromkeys(checkpoints.keys(number), torch.empty(100)))

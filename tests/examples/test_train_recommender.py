@@ -168,7 +168,7 @@ def test_refuses_to_continue_from_a_broken_checkpoint(
     number, other = io.BytesIO(), io.BytesIO()
     torch.save(3, number)
     torch.save({"model": {}}, other)
-    cannot = r"cannot be read .*: delete it to train from the start"
+    cannot = r"cannot be read .*: restore it, or move it away to train from the start"
     for content, message in (
         (b"", cannot),
         (file.read_bytes()[:1000], cannot),

@@ -329,7 +329,7 @@ def test_permuted_rows_permute_the_result(device: torch.device) -> None:
     assert_near(CASES[8].call(shuffled), CASES[8].call(arguments)[index])
 
 
-@pytest.mark.parametrize("beyond", [-7, 100])
+@pytest.mark.parametrize("beyond", [-7, 100, 2**31, -(2**40)])
 def test_the_number_of_targets_is_clamped(beyond: int, device: torch.device) -> None:
     make = Make([4, 0, 9], device, widest(device))
     arguments = CASES[4].make(make)

@@ -19,8 +19,8 @@ def target_id(length: Any, num_targets: Any, row: Any, contextual: int, MASK: st
     """M0: the id that all targets of the row share, one past the last id of its history."""
     limit = length
     if num_targets is not None:
-        targets = hl.load(num_targets, [row]).to(torch.int32)
-        limit = limit - torch.minimum(torch.clamp(targets, min=0), length)
+        targets = torch.clamp(hl.load(num_targets, [row]).to(torch.int64), min=0)
+        limit = limit - torch.minimum(targets, length.to(torch.int64)).to(torch.int32)
     if "c" in MASK:
         limit = limit - (contextual - 1)
     return limit
