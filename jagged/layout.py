@@ -149,6 +149,16 @@ class JaggedTensor:
         """The number of rows B: `len`, but open where torch.export keeps it open."""
         return self.offsets.shape[0] - 1
 
+    @property
+    def device(self) -> torch.device:
+        """Where values, offsets and weights are."""
+        return self.values.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the values."""
+        return self.values.dtype
+
     def __len__(self) -> int:
         """The number of rows B."""
         return self.num_rows

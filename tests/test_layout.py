@@ -250,8 +250,9 @@ def test_from_padded_with_lengths_of_a_dtype_that_does_not_hold_n(dtype: torch.d
 # Structure -----------------------------------------------------------------------------------
 
 
-def test_the_number_of_rows(example: JaggedTensor) -> None:
+def test_rows_device_and_dtype(example: JaggedTensor) -> None:
     assert example.num_rows == len(example) == 3
+    assert (example.device, example.dtype) == (example.values.device, example.values.dtype)
 
 
 def test_a_bound_of_numpy_is_an_int() -> None:
