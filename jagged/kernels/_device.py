@@ -13,7 +13,7 @@ TAIL_BITS = 6
 
 # What is read for the first of two times stays in the L1 cache if it can; after the second nobody
 # wants it. A row in flight should fit there: the second pass else comes from the L2 cache, which is
-# what limits these kernels, or, where more than about 20 MB are in flight, from memory.
+# what limits these kernels, or, where more is in flight than that holds, from memory.
 KEEP, DROP = "evict_last", "evict_first"
 
 
