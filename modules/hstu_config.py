@@ -143,16 +143,15 @@ class HSTUConfig:
 
     def __post_init__(self) -> None:
         sizes = ("embedding_dim", "num_heads", "attention_dim", "hidden_dim", "num_layers")
-        optional = ("max_length", "scale", "alpha", "projection_std")
-        # numpy's numbers become Python's: all fields are plain data.
-        for name in (*sizes, "max_length", "contextual", "min_full", "time_buckets"):
-            if name not in optional or getattr(self, name) is not None:
-                checks.length(name, getattr(self, name))
-                object.__setattr__(self, name, int(getattr(self, name)))
-        for name in ("scale", "alpha", "projection_std", "dropout", "eps", "time_divisor"):
-            if name not in optional or getattr(self, name) is not None:
-                checks.finite(name, getattr(self, name))
-                object.__setattr__(self, name, float(getattr(self, name)))
+        integers = (*sizes, "max_length", "contextual", "min_full", "time_buckets")
+        floats = ("scale", "alpha", "projection_std", "dropout", "eps", "time_divisor")
+        for name in (*integers, *floats):
+            value = getattr(self, name)
+            if value is None and name in ("max_length", "scale", "alpha", "projection_std"):
+                continue
+            check, plain = (checks.length, int) if name in integers else (checks.finite, float)
+            check(name, value)
+            object.__setattr__(self, name, plain(value))  # numpy's numbers are no plain data
         for name in sizes:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -169,8 +168,7 @@ class HSTUConfig:
                 )
         elif self.max_length < 1:
             raise ValueError(f"max_length must be at least 1, got {self.max_length}")
-        if not 0.0 <= self.dropout < 1.0:
-            raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
+        checks.probability("dropout", self.dropout)
         if self.activation not in ("uvqk", "u"):
             raise ValueError(f'activation must be "uvqk" or "u", got {self.activation!r}')
         for name in ("eps", "projection_std"):

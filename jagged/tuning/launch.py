@@ -202,10 +202,11 @@ def _layout(tensor: Tensor) -> str:
     They do by an upper bound of the largest, and by the number of elements, since Helion counts
     those of an expanded tensor as well.
     """
-    if tensor.untyped_storage().nbytes() < INT32_LIMIT and tensor.numel() < INT32_LIMIT:
-        return "strided"  # quick for most: an offset stays in the memory that there is
-    reach = sum(map(mul, tensor.shape, tensor.stride()))
-    return "wide" if reach >= INT32_LIMIT or tensor.numel() >= INT32_LIMIT else "strided"
+    narrow = tensor.numel() < INT32_LIMIT and (
+        tensor.untyped_storage().nbytes() < INT32_LIMIT  # quick for most: offsets stay in it
+        or sum(map(mul, tensor.shape, tensor.stride())) < INT32_LIMIT
+    )
+    return "strided" if narrow else "wide"
 
 
 def _stand_in(tensor: Tensor, dynamic: tuple[int, ...]) -> Tensor:
