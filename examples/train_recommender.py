@@ -25,7 +25,7 @@ import torch
 from examples.recommender import checkpoint, exits
 from examples.recommender.baselines import PaddedSASRec, Popularity
 from examples.recommender.data import Sequences, Split, leave_one_out, read_sequences
-from examples.recommender.distributed import World, choose_device, here, joined
+from examples.recommender.distributed import World, choose_device, here, joined, leave
 from examples.recommender.evaluate import evaluate
 from examples.recommender.exits import Terminated, Termination
 from examples.recommender.metrics import require_tensorboard
@@ -214,3 +214,5 @@ def describe(
 
 if __name__ == "__main__":
     main()
+    if here().launched:
+        leave()

@@ -5,6 +5,7 @@ node or several; without them this process is alone and nothing here communicate
 """
 
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -138,6 +139,17 @@ def joined(world: World, device: torch.device) -> Iterator[None]:
     # After an error others may wait in a collective: then the process just ends, and torchrun
     # ends the others.
     distributed.destroy_process_group()
+
+
+def leave() -> None:
+    """End a process that torchrun started and that is done, without the interpreter's own end.
+
+    Threads of gloo outlive their group. One that lets go of a Python object while the interpreter
+    ends aborts the process, and torchrun calls the run failed (pytorch/pytorch#179291).
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _automatic() -> str:

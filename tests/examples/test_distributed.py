@@ -237,3 +237,18 @@ def test_a_broken_checkpoint_is_named(broken: str, left: str, tmp_path: Path) ->
         file.write_bytes(contents[left])
     with pytest.raises(checkpoint.Mismatch, match=r"hstu/000001 cannot be read .*: restore it, or"):
         checkpoints.load(number, dict.fromkeys(checkpoints.keys(number), torch.empty(100)))
+
+
+def test_who_leaves_flushes_and_skips_the_end_of_the_interpreter() -> None:
+    """There, threads of gloo may abort a process that is done."""
+    program = """
+import atexit
+from examples.recommender.distributed import leave
+atexit.register(print, "the interpreter ends")
+print("done", end="")
+leave()
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (0, "done")
