@@ -145,13 +145,15 @@ class HSTUConfig:
         sizes = ("embedding_dim", "num_heads", "attention_dim", "hidden_dim", "num_layers")
         integers = (*sizes, "max_length", "contextual", "min_full", "time_buckets")
         floats = ("scale", "alpha", "projection_std", "dropout", "eps", "time_divisor")
+        optional = ("max_length", "scale", "alpha", "projection_std")
+        left_out = [name for name in optional if getattr(self, name) is None]
         for name in (*integers, *floats):
-            value = getattr(self, name)
-            if value is None and name in ("max_length", "scale", "alpha", "projection_std"):
+            if name in left_out:
                 continue
             check, plain = (checks.length, int) if name in integers else (checks.finite, float)
-            check(name, value)
-            object.__setattr__(self, name, plain(value))  # numpy's numbers are no plain data
+            check(name, getattr(self, name))
+            # numpy's numbers are no plain data
+            object.__setattr__(self, name, plain(getattr(self, name)))
         for name in sizes:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
