@@ -55,12 +55,10 @@ def backward(
 ) -> tuple[Tensor, Tensor]:
     if need_values and need_dense:
         return to_elements_and_cells(grad, offsets, length)
-    absent = grad.new_empty(0)
-    if need_values:
-        return filled_only(grad, offsets), absent
-    if need_dense:
-        return absent, to_cells(grad, offsets, length)
-    return absent, absent
+    return (
+        filled_only(grad, offsets) if need_values else grad.new_empty(0),
+        to_cells(grad, offsets, length) if need_dense else grad.new_empty(0),
+    )
 
 
 @launchable(dynamic={"dense": (0, 1)})

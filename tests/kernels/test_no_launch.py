@@ -46,6 +46,7 @@ def sums(rows: int, total: int, cells: int, width: int) -> list[tuple[str, str, 
         ("dense_add", "backward", (jagged, bounds, cells, True, True)),
         ("dense_add", "backward", (jagged, bounds, cells, True, False)),
         ("dense_add", "backward", (jagged, bounds, cells, False, True)),
+        ("dense_add", "backward", (jagged, bounds, cells, False, False)),
         ("row_add", "forward", (jagged, bounds, ones(rows, width))),
     ]
 

@@ -188,9 +188,8 @@ def backward(
                 config, *tensors, work.table, *extras, dposition, dtime, work.slots, work.most,
                 *numbers, *widths, block, 2 if contextual else 1,
             )  # fmt: skip
-    none = v.new_empty(0)
     position_grad, time_grad = (
-        none if table is None or total is None else total.to(table.dtype)
+        v.new_empty(0) if table is None or total is None else total.to(table.dtype)
         for table, total in ((position_table, dposition), (time_table, dtime))
     )
     return dq, dk, dv, position_grad, time_grad
