@@ -42,10 +42,18 @@ BATCHES = {
 }
 
 
+def of_the_cpu(device: torch.device) -> None:
+    if device.type != "cpu":
+        pytest.skip("only the CPU cuts a batch in pieces")
+
+
 @pytest.fixture(params=["whole", "in pieces"])
-def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def cut(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, device: torch.device
+) -> None:
     """The CPU's way through small batches, and with limits so small that it cuts everything."""
     if request.param == "in pieces":
+        of_the_cpu(device)
         monkeypatch.setattr(eager, "_SECTION_BYTES", 2000)
         monkeypatch.setattr(eager, "_BLOCK_SCORES", 500)
         monkeypatch.setattr(_hstu_plan, "_ONE_BLOCK", 8)
@@ -164,6 +172,7 @@ def test_any_batch(
 def test_any_batch_in_pieces(
     options: dict[str, Any], lengths: list[int], scores: int, seed: int, device: torch.device
 ) -> None:
+    of_the_cpu(device)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(eager, "_SECTION_BYTES", 5000)
         patch.setattr(eager, "_BLOCK_SCORES", scores)
