@@ -96,7 +96,8 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What each step prints, in a process of its own, since Triton interprets or compiles."""
     environment = {name: value for name, value in os.environ.items() if "HELION" not in name}
     environment |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONWARNINGS": "ignore"}
-    environment |= {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment |= {"TRITON_INTERPRET": "1", "PYTHONPATH": path}
     done = subprocess.run(
         [sys.executable, "-c", RUN],
         cwd=tmp_path_factory.mktemp("tutorial"),

@@ -38,6 +38,7 @@ def test_in_a_process_of_its_own(path: Path, share: str) -> None:
         "CUDA_VISIBLE_DEVICES": "",
     }
     environment["TRITON_INTERPRET"] = "1" if folder == "interpreted" else "0"
+    environment.pop("PYTEST_XDIST_WORKER", None)  # plugins take the process for a worker
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(path)]
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from jagged.tuning import __main__, tables
 from jagged.tuning.cases import Case
@@ -75,8 +76,12 @@ def test_show_takes_options(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_what_cannot_be_done_is_said(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(SystemExit) as error:
         __main__.main(arguments)
     assert error.value.code == 2
