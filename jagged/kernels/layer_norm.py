@@ -30,12 +30,19 @@ from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
 from jagged.tuning.space import Space, powers
 
-# Block sizes: elements of the tail; rows.
+# Block sizes: elements of the tail; rows. Loops: rows, first pass, second pass, tail.
 FORWARD = ConfigTable(
     __file__,
     "forward",
     [
-        Space("row", [[32]], warps=(1, 2, 4, 8, 16), DEEP=(1, 2, 4), BLOCK=powers(2, 64)),
+        Space(
+            "row",
+            [[32]],
+            warps=(1, 2, 4, 8, 16),
+            loops=[(), (0, 3, 0, 0)],
+            DEEP=(1, 2, 4),
+            BLOCK=powers(2, 64),
+        ),
         Space("rows", [powers(1, 16)], warps=(1, 2, 4), BLOCK=(4, 8, 16)),
     ],
 )

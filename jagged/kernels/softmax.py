@@ -34,12 +34,14 @@ from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
 from jagged.tuning.space import Space, powers, up_to_width
 
-# Block sizes: features and elements past the limit; rows and features.
+# Block sizes: features and elements past the limit; rows and features. Loops: rows, first pass,
+# second pass, elements past the limit.
 SPACE = [
     Space(
         "row",
         [up_to_width(32, 128), [32]],
         warps=(1, 2, 4, 8),
+        loops=[(), (0, 3, 0, 0)],
         DEEP=(1, 2, 4),
         BLOCK=powers(2, 128),
     ),

@@ -43,6 +43,8 @@ class Space:
         form: of these configs, "" where a table has no forms.
         blocks: choices for each of Helion's block sizes; none for a kernel without them.
         warps, stages: of the program.
+        loops: choices of the stages of each loop (Helion's `range_num_stages`, in the order of its
+            loops), () for loops that are not pipelined.
         constants: choices for the compile-time arguments that the tuner may change, by name, in the
             order in which the kernel takes them. Others keep their value in the table.
     """
@@ -54,12 +56,14 @@ class Space:
         *,
         warps: Sequence[int],
         stages: Sequence[int] = (),
+        loops: Sequence[Sequence[int]] = (),
         **constants: Sequence[int],
     ) -> None:
         self.form = form
         self.blocks = tuple(blocks)
         self.warps = tuple(warps)
         self.stages = tuple(stages)
+        self.loops = [list(choice) for choice in loops]
         self.constants = constants
 
     def axes(self, point: Point) -> dict[str, Sequence[int]]:
@@ -71,6 +75,8 @@ class Space:
         axes["num_warps"] = self.warps
         if self.stages:
             axes["num_stages"] = self.stages
+        if self.loops:
+            axes["loops"] = range(len(self.loops))
         return axes | {f"constant {name}": values for name, values in self.constants.items()}
 
     def config(self, choice: Mapping[str, int], base: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,6 +88,10 @@ class Space:
         if blocks:
             config["block_sizes"] = blocks
         config |= {k: v for k, v in choice.items() if k in ("num_warps", "num_stages")}
+        if self.loops:
+            config.pop("range_num_stages", None)
+            if loops := self.loops[choice["loops"]]:
+                config["range_num_stages"] = list(loops)
         if self.form:
             config["form"] = self.form
         constants = dict(kept.get("constants", {}))
@@ -104,6 +114,11 @@ class Space:
         choice["num_warps"] = config.get("num_warps", 4)
         if self.stages:
             choice["num_stages"] = config.get("num_stages", 1)
+        if self.loops:
+            loops = config.get("range_num_stages", [])
+            if loops not in self.loops:
+                return None
+            choice["loops"] = self.loops.index(loops)
         return choice | {f"constant {name}": constants[name] for name in self.constants}
 
 

@@ -103,6 +103,17 @@ def test_what_a_space_leaves_alone_is_kept() -> None:
     assert other == [{"num_warps": 2, "form": "long", "constants": {"BLOCK": 32}}]
 
 
+def test_loops_are_pipelined_or_not() -> None:
+    space = Space("row", warps=(1,), loops=[(), (0, 3)])
+    plain = {"num_warps": 1, "form": "row"}
+    deep = {**plain, "range_num_stages": [0, 3]}
+    for base in (plain, deep):
+        assert list(everything([space], POINT, base)) == [plain, deep]
+    assert list(neighbours([space], POINT, plain)) == [deep]
+    assert list(neighbours([space], POINT, deep)) == [plain]
+    assert list(neighbours([space], POINT, {**plain, "range_num_stages": [4, 4]})) == []
+
+
 @pytest.mark.parametrize(
     ("width", "choices"),
     [(1, [1]), (16, [16]), (32, [32]), (100, [32, 64, 128]), (1000, [32, 64, 128])],
