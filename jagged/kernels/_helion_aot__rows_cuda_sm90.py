@@ -73,7 +73,7 @@ def autotune_reduce_rows(itemsize: int, width: int, length: int) -> dict:
         {'block_sizes': [8, 128, 4], 'num_warps': 4},
         {'block_sizes': [128], 'num_warps': 1, 'form': 'row', 'constants': {'DEEP': 8, 'BLOCK': 2}},
         {'block_sizes': [128], 'num_warps': 2, 'form': 'row', 'constants': {'DEEP': 2, 'BLOCK': 8}},
-        {'block_sizes': [64], 'num_warps': 4, 'form': 'row', 'constants': {'DEEP': 4, 'BLOCK': 16}},
+        {'block_sizes': [128], 'num_warps': 4, 'form': 'row', 'constants': {'DEEP': 4, 'BLOCK': 8}},
         {'block_sizes': [128], 'num_warps': 8, 'form': 'row', 'constants': {'DEEP': 4, 'BLOCK': 16}},
         {'block_sizes': [2, 128, 8], 'num_warps': 1},
         {'block_sizes': [128], 'num_warps': 2, 'form': 'row', 'constants': {'DEEP': 4, 'BLOCK': 2}},

@@ -1,16 +1,17 @@
 """Kernels of sum and mean: rows to one value each, and back.
 
 `row`: a program owns one row and a tile of features, sums by block position and adds those up at
-the end, so that nothing crosses threads inside the loop and only the last block has a mask. `rows`:
-a program owns a tile of short rows (`hl.jagged_tile`). `split`: few long rows are cut in pieces, of
-which another launch adds up the sums.
+the end, so that nothing crosses threads inside the loop and only the last block has a mask; what it
+reads is the first to leave the caches, which keep what others have written. `rows`: a program owns
+a tile of short rows (`hl.jagged_tile`). `split`: few long rows are cut in pieces, of which another
+launch adds up the sums.
 """
 
 import helion.language as hl
 import torch
 from torch import Tensor
 
-from jagged.kernels._device import narrow, number, summand, whole_blocks
+from jagged.kernels._device import DROP, narrow, number, summand, whole_blocks
 from jagged.kernels._elements import (
     bisection,
     bit_length,
@@ -117,7 +118,8 @@ def _reduce_row(
         ending = hl.load(values, [begin + last, features], extra_mask=inside)
         sums = summand(ending, EXACT).sum(1)
         for i in hl.grid(whole):
-            block = values[begin + i * step + place, features]
+            index = begin + i * step + place
+            block = hl.load(values, [index, features], eviction_policy=DROP)
             sums = sums + summand(block, EXACT).sum(1)
         result = sums.sum(0)
         if MEAN:
