@@ -27,9 +27,11 @@ class JaggedTensor:
         max_length: an upper bound of the row lengths that the host knows, or None. 0 is legal.
         weights: [T_cap], any dtype: one number an element that travels along (ids, weights).
 
-    The record is immutable and a pytree node with the leaves values, offsets and weights. Building
-    one checks metadata only; `validate()` checks the contents. Two jagged tensors are compatible
-    when their offsets are equal, whether or not they are one object.
+    The record is immutable and a pytree node: its leaves are values, offsets and, if there are any,
+    weights. `max_length` is part of the structure, so that `torch.export` exports for one bound:
+    give it the model's, and the same to each batch (`dataclasses.replace(x, max_length=N)`).
+    Building one checks metadata only; `validate()` checks the contents. Two jagged tensors are
+    compatible when their offsets are equal, whether or not they are one object.
     """
 
     values: Tensor
@@ -437,18 +439,29 @@ def _sum_or_none(parts: Sequence[JaggedTensor]) -> int | None:
     return sum(known) if len(known) == len(parts) else None
 
 
-def _flatten(x: JaggedTensor) -> tuple[list[Any], int | None]:
-    return [x.values, x.offsets, x.weights], x.max_length
+def _flatten(x: JaggedTensor) -> tuple[list[Any], tuple[int | None, bool]]:
+    """The tensors, and what is none: the bound, and whether there are weights.
+
+    Absent weights are no leaf: torch calls what is mapped over a tree with a None leaf as well.
+    """
+    leaves = [x.values, x.offsets]
+    if x.weights is not None:
+        leaves.append(x.weights)
+    return leaves, (x.max_length, x.weights is not None)
 
 
-def _flatten_with_keys(x: JaggedTensor) -> tuple[list[tuple[Any, Any]], int | None]:
+def _flatten_with_keys(
+    x: JaggedTensor,
+) -> tuple[list[tuple[Any, Any]], tuple[int | None, bool]]:
+    leaves, context = _flatten(x)
     names = ("values", "offsets", "weights")
-    return [(pytree.GetAttrKey(name), getattr(x, name)) for name in names], x.max_length
+    return [(pytree.GetAttrKey(n), leaf) for n, leaf in zip(names, leaves, strict=False)], context
 
 
-def _unflatten(leaves: Any, max_length: int | None) -> JaggedTensor:
+def _unflatten(leaves: Any, context: tuple[int | None, bool]) -> JaggedTensor:
     """Without checks: tree_map may put anything in place of the tensors."""
-    values, offsets, weights = leaves
+    max_length, weighted = context
+    values, offsets, weights = leaves if weighted else (*leaves, None)
     x = object.__new__(JaggedTensor)
     for name, leaf in (
         ("values", values),
@@ -465,6 +478,8 @@ pytree.register_pytree_node(
     _flatten,
     _unflatten,
     serialized_type_name="jagged.JaggedTensor",
+    to_dumpable_context=list,
+    from_dumpable_context=tuple,
     flatten_with_keys_fn=_flatten_with_keys,
 )
 # It holds nothing but data: `torch.load` may unpickle it, which otherwise takes no classes.

@@ -293,11 +293,26 @@ def test_to_padded(example: JaggedTensor) -> None:
 
 def test_is_a_pytree_whose_bound_is_no_leaf(example: JaggedTensor) -> None:
     leaves, spec = pytree.tree_flatten(example)
-    assert [leaf is not None for leaf in leaves] == [True, True, False]
+    assert [id(leaf) for leaf in leaves] == [id(example.values), id(example.offsets)]
     assert pytree.tree_unflatten(leaves, spec).max_length == 4
     named = pytree.tree_map(lambda leaf: "x", example)
     assert named.values == "x"
     assert "JaggedTensor" in repr(named)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_every_leaf_is_a_tensor(example: JaggedTensor, weighted: bool) -> None:
+    """What `tree_map(lambda leaf: leaf.to(device), batch)` needs."""
+    weights = torch.arange(6) if weighted else None
+    x = JaggedTensor(example.values, example.offsets, 4, weights)
+    moved = pytree.tree_map(lambda leaf: leaf.to("meta"), {"history": x})["history"]
+    assert moved.max_length == 4
+    assert all(leaf.is_meta for leaf in pytree.tree_leaves(moved))
+    assert (moved.weights is not None) == weighted
+    paths = [pytree.keystr(path) for path, _ in pytree.tree_leaves_with_path(x)]
+    assert paths == [".values", ".offsets", ".weights"][: len(pytree.tree_leaves(x))]
+    spec = pytree.tree_structure(x)  # of a saved export
+    assert pytree.treespec_loads(pytree.treespec_dumps(spec)) == spec
 
 
 def test_copies_and_pickles(example: JaggedTensor) -> None:

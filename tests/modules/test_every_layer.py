@@ -240,7 +240,7 @@ def test_exports_for_any_numbers_of_rows_and_elements(case: Case) -> None:
     batch = case.batch([3, 0, 5, 2, 1, 4], tail=2)
     any_size = {0: Dim.DYNAMIC}
     free = {
-        name: [any_size, any_size, None] if isinstance(value, JaggedTensor) else any_size
+        name: [any_size, any_size] if isinstance(value, JaggedTensor) else any_size
         for name, value in batch.arguments.items()
     }
     exported = torch.export.export(
