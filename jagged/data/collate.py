@@ -29,12 +29,14 @@ def collate(
 
     Args:
         rows: B tensors or arrays of numpy [n_i, ...] on the CPU, of one dtype and trailing shape,
-            or B sequences of numbers; empty rows are ordinary, B >= 1.
+            or B sequences of numbers; B >= 1. Empty rows are ordinary: they take the dtype of the
+            others, and [] or an array of shape [0] their trailing shape.
         max_length: longer rows are cut to it, and it becomes `max_length` of the result; without
             it rows stay whole and the result knows its longest row.
         keep: which end of a longer row stays: "last" (the newest of an event stream) or "first".
         capacity: T_cap of the result, whose tail is 0; without it there is no tail.
-        dtype: of the values; needed where all rows are empty sequences of numbers.
+        dtype: of the values, to which rows are converted; needed where all rows are empty sequences
+            of numbers.
         offsets_dtype: int32 or int64.
 
     Returns:
@@ -86,6 +88,7 @@ def collate_features(
     *,
     max_length: int | None = None,
     keep: Literal["last", "first"] = "last",
+    dtypes: Mapping[str, torch.dtype] | None = None,
 ) -> dict[str, JaggedTensor | Tensor]:
     """Collate examples of several named features: rows become jagged tensors, numbers a vector.
 
@@ -94,12 +97,16 @@ def collate_features(
             tensor [n_i, ...] or a sequence of numbers) or a number in all of them (also one of
             numpy, or a tensor without dimensions).
         max_length, keep: cut every row feature, as in `collate`.
+        dtypes: of the features that it names. Lists that are empty in a whole batch need theirs,
+            and lists of floats that may all be whole have one dtype in every batch with it alone.
 
     Returns:
         For each name a `JaggedTensor` of B rows, or a tensor [B].
 
     Raises:
-        ValueError: no example, other names in some example, rows and numbers under one name.
+        ValueError: no example, other names in some example, rows and numbers under one name, a
+            dtype for no feature; what `collate` raises, with the name of the feature.
+        TypeError: an example that is no mapping; what `collate` raises.
     """
     if len(examples) == 0:
         raise ValueError("examples must hold at least one example, got none")
@@ -114,6 +121,9 @@ def collate_features(
                 f"examples must all have the features {sorted(names)}, "
                 f"got {sorted(example)} in example {index}"
             )
+    dtypes = {} if dtypes is None else dtypes
+    if unknown := sorted(set(dtypes) - set(names)):
+        raise ValueError(f"dtypes must be of the features {sorted(names)}, got {unknown}")
     batch: dict[str, JaggedTensor | Tensor] = {}
     for name in names:
         numbers: list[Number | Tensor] = []
@@ -129,30 +139,30 @@ def collate_features(
                 f"feature {name!r} must be a row in every example or a number in every example, "
                 f"got {len(rows)} rows and {len(numbers)} numbers"
             )
-        if rows:
-            batch[name] = collate(rows, max_length=max_length, keep=keep)
-        else:
-            batch[name] = torch.stack([torch.as_tensor(number) for number in numbers])
+        dtype = dtypes.get(name)
+        if numbers:
+            batch[name] = torch.stack([torch.as_tensor(number, dtype=dtype) for number in numbers])
+            continue
+        try:
+            batch[name] = collate(rows, max_length=max_length, keep=keep, dtype=dtype)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise type(error)(f"feature {name!r}: {error}") from error
     return batch
 
 
 def _as_tensors(rows: Sequence[Row], dtype: torch.dtype | None) -> list[Tensor]:
     """The rows as tensors of one dtype; numbers are typed together, so that [] takes part."""
     for index, row in enumerate(rows):
-        if getattr(row, "ndim", 1) == 0 or not hasattr(row, "__len__"):
+        is_text = isinstance(row, (str, bytes, Mapping))
+        if is_text or getattr(row, "ndim", 1) == 0 or not hasattr(row, "__len__"):
             raise TypeError(
-                f"rows[{index}] must be a tensor [n, ...] or a sequence of numbers, got {row!r}"
+                f"rows[{index}] must be a tensor [n, ...] or a sequence of numbers, got {row!r}: "
+                "collate_features takes examples of several named features"
             )
     # Arrays of numpy have a dtype, as tensors do. They may be read-only: this copies them.
     rows = [torch.tensor(row) if hasattr(row, "__array_interface__") else row for row in rows]
-    tensors = [row for row in rows if isinstance(row, Tensor)]
-    if len(tensors) == len(rows):
-        return [row if dtype is None else row.to(dtype) for row in tensors]
-    if tensors:
-        raise TypeError(
-            f"rows must all be tensors or all be sequences of numbers, got {len(tensors)} tensors "
-            f"among {len(rows)} rows"
-        )
+    if any(isinstance(row, Tensor) for row in rows):
+        return _of_one_dtype(rows, dtype)
     lengths = [len(row) for row in rows]
     if sum(lengths) == 0 and dtype is None:
         raise ValueError("dtype must be given where all rows are empty sequences of numbers")
@@ -161,3 +171,30 @@ def _as_tensors(rows: Sequence[Row], dtype: torch.dtype | None) -> list[Tensor]:
     except (TypeError, ValueError, RuntimeError) as error:
         raise type(error)(f"rows must hold numbers of one shape that fit: {error}") from error
     return list(torch.split(flat, lengths))
+
+
+def _of_one_dtype(rows: Sequence[Row], dtype: torch.dtype | None) -> list[Tensor]:
+    """Tensors, and empty ones in place of empty sequences, in `dtype` or that of their elements.
+
+    What is empty is often of a type that nobody chose: `numpy.array([])` is float64.
+    """
+    tensors = [row for row in rows if isinstance(row, Tensor)]
+    others = sum(not isinstance(row, Tensor) and len(row) > 0 for row in rows)
+    if others > 0:
+        raise TypeError(
+            f"rows must all be tensors or all be sequences of numbers, got {len(tensors)} tensors "
+            f"among {len(rows)} rows"
+        )
+    first = next((index for index, row in enumerate(rows) if len(row) > 0), None)
+    example = tensors[0] if first is None else cast("Tensor", rows[first])
+    typed: list[Tensor] = []
+    for index, row in enumerate(rows):
+        if not isinstance(row, Tensor) or row.shape == (0,):
+            row = example[:0]
+        elif row.shape[0] > 0 and dtype is None and row.dtype != example.dtype:
+            raise TypeError(
+                f"rows[{index}] must have the dtype of rows[{first}] ({example.dtype}), got "
+                f"{row.dtype}: convert it, or give dtype to convert all"
+            )
+        typed.append(row.to(example.dtype if dtype is None else dtype))
+    return typed

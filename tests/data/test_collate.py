@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy
 import pytest
 import torch
@@ -62,7 +64,7 @@ def test_the_batch_shares_no_memory_with_a_row() -> None:
 def test_errors() -> None:
     with pytest.raises(ValueError, match=r"rows must hold at least one row, .* got none"):
         collate([])
-    for rows in ([1, 2], [None], [torch.tensor(1)], [[1], 2]):
+    for rows in ([1, 2], [None], [torch.tensor(1)], [[1], 2], ["ab", "c"], [{"a": [1]}]):
         with pytest.raises(TypeError, match=r"rows\[[01]\] must be a tensor \[n, ...\] or a seq"):
             collate(rows)  # type: ignore[arg-type]
     with pytest.raises(
@@ -73,8 +75,10 @@ def test_errors() -> None:
         collate([[], []])
     with pytest.raises(TypeError, match="got 1 tensors among 2 rows"):
         collate([[1], torch.tensor([2])])
-    with pytest.raises(TypeError, match="must have the dtype of rows"):
-        collate([torch.tensor([1]), torch.tensor([2.0])])
+    with pytest.raises(TypeError, match=r"rows\[2\] must have the dtype of rows\[1\] .*give dtype"):
+        collate([[], torch.tensor([1]), torch.tensor([2.0])])
+    with pytest.raises(ValueError, match=r"rows\[1\] must have the trailing shape"):
+        collate([torch.ones(1, 3), torch.ones(0, 4)])
     with pytest.raises(ValueError, match="max_length must not be negative, got -1"):
         collate([[1]], max_length=-1)
     with pytest.raises(ValueError, match='keep must be "last" or "first", got \'middle\''):
@@ -82,7 +86,7 @@ def test_errors() -> None:
 
 
 def test_rows_that_are_no_numbers() -> None:
-    for rows in (["ab", "c"], [[1], ["a"]], [[2**63]], [[[1, 2]], [[3]]]):
+    for rows in ([[1], ["a"]], [[2**63]], [[[1, 2]], [[3]]], [(torch.arange(3), 1)]):
         with pytest.raises((TypeError, ValueError), match=r"rows must hold numbers .*: \w"):
             collate(rows)  # type: ignore[arg-type]
 
@@ -96,6 +100,18 @@ def test_rows_of_numpy() -> None:
     assert batch.lengths().tolist() == [2, 0]
     empty = collate([numpy.zeros(0, numpy.int32)])  # type: ignore[list-item]
     assert empty.values.dtype == torch.int32
+
+
+@pytest.mark.parametrize("empty", [[], numpy.array([]), torch.tensor([])], ids=lambda e: type(e))
+@pytest.mark.parametrize("width", [(), (2,)])
+def test_a_row_without_elements_has_no_type_of_its_own(empty: Any, width: tuple[int, ...]) -> None:
+    """A history of nothing is float64 in numpy and float32 in torch, with no trailing shape."""
+    ids = numpy.ones((2, *width), numpy.int32)
+    batch = collate([empty, ids, empty])
+    assert batch.values.dtype == torch.int32
+    assert batch.values.shape == (2, *width)
+    assert batch.lengths().tolist() == [0, 2, 0]
+    assert collate([empty, empty], dtype=torch.int16).values.dtype == torch.int16
 
 
 def test_named_features() -> None:
@@ -127,7 +143,21 @@ def test_numbers_of_numpy_are_numbers() -> None:
         assert vector.tolist() == want
 
 
+def test_features_of_a_given_dtype() -> None:
+    dtypes = {"clicks": torch.int64, "prices": torch.float64, "label": torch.float32}
+    for row in ([], [1, 2]):  # a batch without an event has the dtypes of all others
+        example: Any = {"clicks": row, "prices": row, "label": 1}
+        batch = collate_features([example, example], dtypes=dtypes)
+        assert {name: feature.dtype for name, feature in batch.items()} == dtypes
+    with pytest.raises(ValueError, match=r"dtypes must be of the features \['a'\], got \['b'\]"):
+        collate_features([{"a": 1}], dtypes={"b": torch.int64})
+
+
 def test_errors_of_named_features() -> None:
+    with pytest.raises(ValueError, match="feature 'a': dtype must be given where all rows are emp"):
+        collate_features([{"a": []}])
+    with pytest.raises(TypeError, match=r"feature 'a': rows\[0\] must be a tensor .*, got 'xy'"):
+        collate_features([{"a": "xy"}])
     with pytest.raises(ValueError, match="examples must hold at least one example"):
         collate_features([])
     with pytest.raises(TypeError, match=r"examples\[1\] must be a mapping of names, got list"):
