@@ -38,14 +38,14 @@ def gather_rows(values: Tensor, starts: Tensor, offsets: Tensor, total: int) -> 
 
     Returns [total, ...]; elements past `offsets[-1]` are 0. Differentiable in `values`.
     """
-    num_rows = starts.shape[0]
-    if total == 0 or num_rows == 0 or values.shape[0] == 0:
+    if values.shape[0] == 0:
         return values.new_zeros((total, *values.shape[1:]))
+    # The tail is row B, for which `offsets` has an entry, and `starts` gets one.
     row = row_ids(offsets, total)
-    valid = row < num_rows
-    row = row.clamp(max=num_rows - 1)
+    valid = row < starts.shape[0]
+    first = torch.nn.functional.pad(starts.to(torch.int64), (0, 1))[row]
     index = torch.arange(total, device=offsets.device)
-    source = torch.where(valid, starts[row].to(torch.int64) + index - offsets[row], 0)
+    source = torch.where(valid, first + index - offsets[row], 0)
     taken = values[source]
     return torch.where(
         valid.reshape(valid.shape + (1,) * (values.ndim - 1)), taken, taken.new_zeros(())

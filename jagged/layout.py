@@ -123,7 +123,7 @@ class JaggedTensor:
             lengths = lengths_or_mask.to(wide).clamp(min=0, max=length)
         offsets = as_offsets(lengths, batch * length)
         if total is None:
-            total = int(offsets[-1])
+            total = _read_last(offsets)
         return cls(ops.from_padded(dense, offsets, total), offsets, length)
 
     @classmethod
@@ -250,7 +250,7 @@ class JaggedTensor:
         lengths = self.lengths()[index]
         offsets = as_offsets(lengths, None)
         if total is None:
-            total = int(offsets[-1])
+            total = _read_last(offsets)
         return self._gather([self], self.offsets[:-1][index], offsets, total, self.max_length)
 
     @classmethod
@@ -297,7 +297,7 @@ class JaggedTensor:
         right_offsets = self.offsets - left_offsets
         known = 0  # elements that are surely on the left
         if left_total is None:
-            known = left_total = int(left_offsets[-1])
+            known = left_total = _read_last(left_offsets)
         if right_total is None:
             right_total = self.values.shape[0] - known
         start = self.offsets[:-1]
@@ -369,6 +369,13 @@ class JaggedTensor:
                 f"got {bounds[-1]}"
             )
         return self
+
+
+def _read_last(offsets: Tensor) -> int:
+    """The number of elements, which a GPU is waited for; torch.compile is told that it is one."""
+    total = int(offsets[-1])
+    torch._check(total >= 0)  # type: ignore[no-untyped-call]
+    return total
 
 
 def _check_alike(name: str, value: Tensor, other_name: str, other: Tensor) -> None:

@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -10,9 +11,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from jagged import JaggedTensor, layout
+from jagged import JaggedTensor, layout, ops
 from jagged.testing import random_jagged
 
 LENGTHS = st.lists(st.integers(0, 5), min_size=0, max_size=6)
@@ -370,3 +372,28 @@ def test_compiles_with_changing_lengths() -> None:
         got = both(x, x)
         want = [torch.cat([row, 2 * row]).tolist() for row in x.rows()]
         assert rows_of(got) == want
+
+
+@torch._dynamo.config.patch(capture_scalar_outputs=True)  # older versions need to be told
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda x: x.split((x.lengths() - 2).clamp(min=0))[1],
+        lambda x: x.select(x.lengths() > 1),
+        lambda x: JaggedTensor.from_padded(x.to_padded(4), x.lengths()),
+    ],
+    ids=["newest of a row", "some rows", "from padded"],
+)
+def test_a_number_that_is_read_compiles_in_one_graph(
+    cut: Callable[[JaggedTensor], JaggedTensor],
+) -> None:
+    """Without `total`, and what comes after computes on as many elements as were found."""
+
+    def pooled(x: JaggedTensor) -> Tensor:
+        kept = cut(x)
+        return ops.mean(kept.with_values(kept.values * 2).values, kept.offsets)
+
+    compiled = torch.compile(pooled, fullgraph=True, dynamic=True, backend="aot_eager")
+    for lengths in ([1, 2, 5], [3, 0, 2, 7], [0, 0, 1]):
+        x = random_jagged(lengths, 3, tail=2)
+        torch.testing.assert_close(compiled(x), pooled(x))
