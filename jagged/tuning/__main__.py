@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from jagged.tuning import _arguments, export, helion_runner, operands, tuner, validate
+from jagged.tuning import _arguments, export, helion_runner, operands, tables, tuner, validate
 from jagged.tuning.cases import Case, default_cases, read_cases
 from jagged.tuning.configs import capability_of, use_tables
 from jagged.tuning.journal import Journal
@@ -152,7 +152,8 @@ def tune(
     What `folder` has already is where the search starts from.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    use_tables(folder)
+    if tables.any_in(folder):
+        use_tables(folder)
     todo = units(cases, trials.capability)
     tuner.require_writable(todo, folder, trials.capability)
     with Journal(folder / "journal.jsonl", tuner.facts(trials)) as journal:
@@ -209,12 +210,14 @@ _SOURCES = {
 
 
 def _check(options: argparse.Namespace) -> int:
-    if options.tables is not None and not any(options.tables.glob("_helion_aot_*.py")):
+    if options.tables is not None and not tables.any_in(options.tables):
         raise ValueError(f"there are no tables in {options.tables}")
     found = list(validate.problems(options.op or operands.OPS, options.tables))
     for problem in found:
         print(problem)
-    print(f"{len(found)} configs do not fit" if found else "all configs fit their kernels")
+    print(
+        f"{len(found)} configs or tables do not fit" if found else "all configs fit their kernels"
+    )
     return 1 if found else 0
 
 

@@ -16,6 +16,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -133,15 +134,49 @@ class ConfigTable:
 
         Raises:
             FileNotFoundError: there is no table at all.
+            ValueError: the user's file is damaged, or its config is for other kernels.
         """
         for source, path in self._candidates(capability):
             config = tables.choice(path, self.name, point)
             if config is not None:
+                wrong = self.misfit(config) if source == "user" else ""
+                if wrong:
+                    raise ValueError(
+                        f"{path}, {self} at {point}: {wrong}; it was tuned for other kernels: tune "
+                        "it again, or do without the folder"
+                    )
                 return Found(self.config(config), source, path)
         raise FileNotFoundError(
             f"no table {self.name} in {self.folder / tables.file_name(self.stem, capability)} "
             "or beside it: write one with python -m jagged.tuning tune"
         )
+
+    def misfit(self, config: Mapping[str, Any]) -> str:
+        """Why this table's kernels cannot take a config, by its form and constants, or "".
+
+        Constants are handed on in their order, so other names mean other numbers.
+        """
+        known = self._forms
+        form, constants = config.get("form", ""), config.get("constants", {})
+        if known and str(form) not in known:
+            return f"it has the form {form!r}, which must be one of {', '.join(map(repr, known))}"
+        names = tuple(constants) if isinstance(constants, Mapping) else (repr(constants),)
+        if known and names not in known[form]:
+            wanted = " or ".join(", ".join(one) or "none" for one in known[form])
+            return f"it has the constants {', '.join(names) or 'none'}, which must be {wanted}"
+        return ""
+
+    @cached_property
+    def _forms(self) -> dict[str, list[tuple[str, ...]]]:
+        """The names of the constants of each form: as shipped, else what the tuner tries."""
+        known: dict[str, list[tuple[str, ...]]] = {space.form: [] for space in self.space}
+        for config in self.all().values() if self.space else ():
+            names = tuple(config.constants)
+            if names not in known.setdefault(config.form, []):
+                known[config.form].append(names)
+        for space in self.space:
+            known[space.form] = known[space.form] or [tuple(space.constants)]
+        return known
 
     def config(self, config: Mapping[str, Any]) -> Config:
         """The `Config` of a dictionary, always the same object for equal ones."""
@@ -188,11 +223,14 @@ def use_tables(folder: str | Path | None) -> None:
 
     Raises:
         NotADirectoryError: there is no such folder.
+        ValueError: there are no tables in it.
     """
     global _chosen
     if folder is not None and not Path(folder).is_dir():
         raise NotADirectoryError(f"folder must be a folder with tables, got {folder}")
-    _chosen = None if folder is None else Path(folder)
+    if folder is not None and not tables.any_in(Path(folder)):
+        raise ValueError(f"there are no tables in {folder}: write some with jagged.tuning tune")
+    _chosen = None if folder is None else Path(folder).resolve()
     for table in ConfigTable.known():
         table._picked = {}
 
@@ -200,20 +238,21 @@ def use_tables(folder: str | Path | None) -> None:
 def user_folder() -> Path | None:
     """The folder whose tables come first, if there is one.
 
-    Where HELION_HEURISTIC_DIR names none, one warning says so and the shipped tables serve: they
-    decide how fast a kernel is, never what it gives.
+    Where HELION_HEURISTIC_DIR names none, or one without tables, one warning says so and the
+    shipped tables serve: they decide how fast a kernel is, never what it gives.
     """
     if _chosen is not None:
         return _chosen
     named = os.environ.get("HELION_HEURISTIC_DIR")
     if not named:
         return None
-    if Path(named).is_dir():
+    if Path(named).is_dir() and tables.any_in(Path(named)):
         return Path(named)
     _warn_once(
         f"HELION_HEURISTIC_DIR {named}",
-        f"HELION_HEURISTIC_DIR must name a folder with tables, got {named}, which is none: kernels "
-        "run with the shipped configs; make it with python -m jagged.tuning tune, or unset it",
+        f"HELION_HEURISTIC_DIR must name a folder with tables, got {named}, which has none: "
+        "kernels run with the shipped configs; write some with python -m jagged.tuning tune, or "
+        "unset it",
     )
     return None
 

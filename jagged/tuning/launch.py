@@ -24,6 +24,7 @@ from typing import Any, get_args
 import helion
 import helion.language as hl
 import torch
+from helion.exc import InvalidConfig
 from torch import Tensor
 from triton.runtime import JITFunction
 
@@ -125,7 +126,14 @@ class Launchable:
                 tensors = [arg for arg in args if isinstance(arg, Tensor)]
                 wide = any(not _is_dense(one) and _layout(one) == "wide" for one in tensors)
                 device = tensors[0].device
-                compiled = self.bind(config, args, wide).compile_config()
+                try:
+                    compiled = self.bind(config, args, wide).compile_config()
+                except InvalidConfig as error:
+                    reason = str(error).strip().split("\n", 1)[0]
+                    raise ValueError(
+                        f"the kernel {self.function.__name__} does not take {config}: {reason}; "
+                        "python -m jagged.tuning check [--tables FOLDER] says which table has it"
+                    ) from error
                 if device.type == "cuda":
                     keep_sizes_general(compiled, self.tensor_names(args))
                     strides = self.known_strides(args)

@@ -25,7 +25,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -38,6 +38,7 @@ Entries = dict[Point, dict[str, Any]]
 """The config of each point of a table."""
 
 _NAME = re.compile(r"_helion_aot_(.+)_cuda_sm(\d+)(\d)\.py")
+_SINGLE = re.compile(r"heuristic_(.+)\.py")  # Helion's older name, of one kernel's table
 _HEADER = '''"""Configs of {stem}.py on CUDA devices of compute capability {major}.{minor}.
 
 Written by `python -m jagged.tuning`; the format is described in `jagged/tuning/tables.py`.
@@ -85,14 +86,62 @@ def files(folder: Path, stem: str) -> dict[Capability, Path]:
     return found
 
 
+def any_in(folder: Path) -> bool:
+    """Whether there are tables in a folder, whatever of."""
+    return any(_NAME.fullmatch(path.name) or _SINGLE.fullmatch(path.name) for path in _all(folder))
+
+
+def unread(folder: Path, known: Mapping[str, Collection[str]]) -> Iterator[tuple[Path, str]]:
+    """Files in a folder, and tables of files ("" for all of a file), that nothing asks for.
+
+    Args:
+        folder: of a user.
+        known: the names of the tables of each kernel file, by its stem.
+    """
+    singles = {name for names in known.values() for name in names}
+    for path in _all(folder):
+        match, single = _NAME.fullmatch(path.name), _SINGLE.fullmatch(path.name)
+        if (match and match[1] not in known) or (single and single[1] not in singles):
+            yield path, ""
+        elif match:
+            yield from ((path, name) for name in names(path) if name not in known[match[1]])
+
+
+def _all(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.py"))
+
+
 def load(path: Path) -> ModuleType:
-    """The file as a module, kept until it changes. What it raises is raised."""
+    """The file as a module, kept until it changes.
+
+    Raises:
+        ValueError: it cannot be run, or has no table, or a part of one: it was cut short, say.
+    """
     return _load(path, path.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=256)
 def _load(path: Path, _changed: int) -> ModuleType:
-    return module_from(path, path.stem)
+    try:
+        module = module_from(path, path.stem)
+    except Exception as error:
+        raise ValueError(_damaged(path, f"{type(error).__name__}: {error}")) from error
+    found = {kind: _named(module, kind) for kind in ("autotune_", "key_", "POINTS_")}
+    for kind in ("key_", "POINTS_"):
+        for name in found[kind]:
+            if name not in found["autotune_"]:
+                raise ValueError(_damaged(path, f"{kind}{name} without autotune_{name}"))
+    if not found["autotune_"]:
+        raise ValueError(_damaged(path, "it has no table"))
+    return module
+
+
+def _damaged(path: Path, why: str) -> str:
+    return f"{path} is damaged, or no file of tables ({why}): delete it, or tune again"
+
+
+def _named(module: ModuleType, kind: str) -> list[str]:
+    return [name.removeprefix(kind) for name in vars(module) if name.startswith(kind)]
 
 
 def module_from(path: Path, name: str, *, importable: bool = False) -> ModuleType:
@@ -111,12 +160,18 @@ def choice(path: Path, name: str, point: Point) -> dict[str, Any] | None:
     """The config that a file gives for a point; None where it has no table of that name.
 
     Raises:
-        ValueError: the file answers, but not with a config.
+        ValueError: the file is damaged, or does not answer with a config.
     """
     function = getattr(load(path), f"autotune_{name}", None)
     if function is None:
         return None
-    found = function(*point)
+    try:
+        found = function(*point)
+    except Exception as error:
+        raise ValueError(
+            f"{path}: autotune_{name}{point} raised {type(error).__name__}: {error}; it is asked "
+            "for (itemsize, width, length)"
+        ) from error
     if not isinstance(found, Mapping):
         raise ValueError(f"{path}: autotune_{name}{point} gave {found!r}, expected a dict")
     return dict(found)
@@ -128,21 +183,25 @@ def entries(path: Path, name: str) -> Entries:
     Raises:
         ValueError: there is a table, but without points: it was not written by `jagged.tuning`.
     """
-    module = load(path)
-    if not hasattr(module, f"autotune_{name}"):
+    if name not in names(path):
         return {}
-    points = getattr(module, f"POINTS_{name}", None)
-    if points is None:
+    if not has_points(path, name):
         raise ValueError(
             f"{path} has no POINTS_{name}: it was not written by jagged.tuning, which can use it "
             "but not add to it; give another folder to write to"
         )
-    return {point: getattr(module, f"autotune_{name}")(*point) for point in points}
+    points = getattr(load(path), f"POINTS_{name}")
+    return {point: choice(path, name, point) or {} for point in points}
+
+
+def has_points(path: Path, name: str) -> bool:
+    """Whether a table was written by `jagged.tuning`, not by Helion."""
+    return hasattr(load(path), f"POINTS_{name}")
 
 
 def names(path: Path) -> list[str]:
     """The tables of a file."""
-    return [name[9:] for name in vars(load(path)) if name.startswith("autotune_")]
+    return _named(load(path), "autotune_")
 
 
 def render(stem: str, capability: Capability, tables: Mapping[str, Entries]) -> str:

@@ -213,15 +213,10 @@ class _Unfinished(Exception):
 def shipped_configs(unit: Unit, capability: tuple[int, int]) -> list[Config]:
     """The configs that the unit's table has at its other points of this item size."""
     path = unit.table.find(capability, unit.point).path
-    if not has_points(path, unit.table):
+    if not tables.has_points(path, unit.table.name):
         return []
     found = tables.entries(path, unit.table.name)
     return [unit.table.config(found[point]) for point in found if point[0] == unit.point[0]]
-
-
-def has_points(path: Path, table: ConfigTable) -> bool:
-    """Whether a file was written by `jagged.tuning`, not by Helion."""
-    return hasattr(tables.load(path), f"POINTS_{table.name}")
 
 
 def by_table(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
@@ -296,7 +291,7 @@ def _before(table: ConfigTable, folder: Path, capability: tuple[int, int]) -> En
     if path.exists() and table.name in tables.names(path):
         return tables.entries(path, table.name)
     used = table.find(capability, (2, 1, 1)).path
-    return tables.entries(used, table.name) if has_points(used, table) else {}
+    return tables.entries(used, table.name) if tables.has_points(used, table.name) else {}
 
 
 def _times(outcome: Outcome) -> list[float]:

@@ -1,11 +1,12 @@
 """Whether configs fit the kernels as they are now: `python -m jagged.tuning check`.
 
 A config's lists are positional: a loop or a load more in a kernel changes what they mean. Each
-config is held against what Helion derives from the kernel's source; nothing is compiled.
+config is held against what Helion derives from the kernel's source; nothing is compiled. What no
+kernel reads, as its kernel has another name now, does not fit either.
 """
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,19 +31,20 @@ _OPTIONS: dict[str, tuple[dict[str, int], ...]] = {
 
 @dataclass(frozen=True)
 class Problem:
-    """A config that does not fit."""
+    """A config that does not fit; or, without an op, a file or a table that nothing reads."""
 
     path: Path
     table: str
-    point: Point
+    point: Point | None
     reason: str
-    op: str
+    op: str = ""
 
     def __str__(self) -> str:
-        return (
-            f"{self.path}, {self.table} at {self.point}: {self.reason}; "
-            f"tune it again: python -m jagged.tuning tune --op {self.op}"
-        )
+        where = ", ".join(filter(None, (str(self.path), self.table)))
+        if self.point is not None:
+            where += f" at {self.point}"
+        again = f"; tune it again: python -m jagged.tuning tune --op {self.op}" if self.op else ""
+        return f"{where}: {self.reason}{again}"
 
 
 def problems(ops: Sequence[str] = operands.OPS, folder: Path | None = None) -> Iterator[Problem]:
@@ -51,19 +53,51 @@ def problems(ops: Sequence[str] = operands.OPS, folder: Path | None = None) -> I
     Args:
         ops: of `operands.OPS`.
         folder: whose tables; None for those shipped.
+
+    Raises:
+        ValueError: a file is damaged.
     """
+    if folder is not None:
+        yield from _unread(ops, folder)
     specs: dict[tuple[Any, ...], Any] = {}
     for table, users in _tables(ops).items():
         known = tables.files(table.folder if folder is None else folder, table.stem)
         for path in known.values():
+            if table.name in tables.names(path) and not tables.has_points(path, table.name):
+                reason = "not checked, as it has no POINTS: jagged.tuning did not write it"
+                yield Problem(path, str(table), None, reason)
+                continue
             for point, plain in tables.entries(path, table.name).items():
-                config = table.config(plain)
-                launches = _launches(users, table, point, config)
-                reason = "" if launches else "no call launches a kernel with it"
-                for launch in launches:
-                    reason = reason or _misfit(launch, specs)
+                reason = table.misfit(plain) or _refused(users, table, point, plain, specs)
                 if reason:
                     yield Problem(path, str(table), point, reason, users[0])
+
+
+def _unread(ops: Sequence[str], folder: Path) -> Iterator[Problem]:
+    """What a user's folder has and no kernel asks for; of these ops' files, unless all are asked
+    about."""
+    known: dict[str, list[str]] = {}
+    for table in _tables(operands.OPS):
+        known.setdefault(table.stem, []).append(table.name)
+    files = [path for table in _tables(ops) for path in tables.files(folder, table.stem).values()]
+    for path, name in tables.unread(folder, known):
+        if set(ops) == set(operands.OPS) or path in files:
+            yield Problem(path, name, None, "no kernel of this version reads it")
+
+
+def _refused(
+    users: Sequence[str],
+    table: ConfigTable,
+    point: Point,
+    plain: Mapping[str, Any],
+    specs: dict[tuple[Any, ...], Any],
+) -> str:
+    """Why the kernels that a config launches do not take it, or ""."""
+    launches = _launches(users, table, point, table.config(plain))
+    reason = "" if launches else "no call launches a kernel with it"
+    for launch in launches:
+        reason = reason or _misfit(launch, specs)
+    return reason
 
 
 def _tables(ops: Sequence[str]) -> dict[ConfigTable, list[str]]:
