@@ -22,6 +22,8 @@ def describe(x: "JaggedTensor") -> str:
     )
     if x.max_length is not None:
         head += f", max_length={x.max_length}"
+    if isinstance(x.weights, Tensor):
+        head += f", weights {x.weights.dtype}".replace("torch.", "")
     if not _readable(x.values) or not _readable(x.offsets):
         return f"JaggedTensor({head % '?'})"
     bounds = x.offsets.tolist()

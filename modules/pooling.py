@@ -11,7 +11,9 @@ from jagged.modules._rows import check_jagged, is_element, zero_tail
 class SumPooling(nn.Module):
     """Sum of each row: `out[i] = sum_j x[i, j]`, 0 for an empty row.
 
-    Takes a jagged tensor with values [T, ...] and returns [B, ...].
+    Takes a jagged tensor with values [T, ...] and returns [B, ...]. No layer reads `x.weights`: a
+    weighted sum, as of torchrec's weighted features, is one of
+    `x.with_values(x.values * x.weights[:, None])`.
     """
 
     def forward(self, x: JaggedTensor) -> Tensor:

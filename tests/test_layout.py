@@ -346,6 +346,8 @@ def test_repr_shows_rows(example: JaggedTensor) -> None:
         "JaggedTensor(3 rows, 6 elements, float32, cpu, max_length=4\n"
         "  0: [1, 2]\n  1: []\n  2: [3, 4, 5, 6])"
     )
+    weighted = JaggedTensor(example.values, example.offsets, None, torch.arange(6))
+    assert repr(weighted).startswith("JaggedTensor(3 rows, 6 elements, float32, cpu, weights int64")
     long = repr(random_jagged([3] * 50, 9, tail=2))
     assert "44 more rows" in long
     assert "nan" not in long

@@ -22,11 +22,13 @@ def from_torchrec(source: Any, *, max_length: int | None = None) -> Converted:
 
     Returns:
         A jagged tensor, or for the last two a dict of them, in the order of the keys. The keys of
-        one source may have different numbers of rows (per-key batch sizes). Lengths of any integer
-        type are taken; offsets that exist are used as they are (int32 or int64), else they are
-        computed from the lengths. An empty batch, which torchrec writes with offsets of no entry,
-        has offsets [0]. Nothing waits for a GPU, but for a `KeyedJaggedTensor` whose lengths per
-        key were never read (`sync()` not called): these are read then.
+        one source may have different numbers of rows (per-key batch sizes); `inverse_indices` are
+        not applied: `names, index = source.inverse_indices()`, and the rows of `name` for all
+        examples are `pooled[name][index[names.index(name)]]`. Lengths of any integer type are
+        taken; offsets that exist are used as they are (int32 or int64), else they are computed from
+        the lengths. An empty batch, which torchrec writes with offsets of no entry, has offsets
+        [0]. Nothing waits for a GPU, but for a `KeyedJaggedTensor` whose lengths per key were never
+        read (`sync()` not called): these are read then.
 
     Raises:
         TypeError: none of these types.
