@@ -195,7 +195,7 @@ def _attention(make: _Maker) -> tuple[Any, ...]:
         make.offsets,
         shape.most,
         1.0 / shape.most,
-        None,
+        make.float32(shape.total) if make.has("scales") else None,
         shape.width**-0.5,
         *mask,
         targets,
@@ -221,7 +221,7 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "norm_mul_dropout": ("plain", "silu", "concat", "dropout"),
     "dense_bmm": ("bias", "max_length"),
     "jagged_bmm": ("max_length",),
-    "hstu_attention": ("window", "contextual", "min_full", "targets", "position", "time"),
+    "hstu_attention": ("window", "contextual", "min_full", "scales", "targets", "position", "time"),
 }
 
 _FORWARD: dict[str, Arguments] = {

@@ -237,6 +237,22 @@ def write(folder: Path, stem: str, capability: Capability, tables: Mapping[str, 
     return path
 
 
+def require_writable(path: Path) -> None:
+    """Refuse now what `replacing` would refuse later; the folder is made where there is none.
+
+    Raises:
+        OSError: no file can be written to `path`.
+    """
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder, not a file to write to")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise type(error)(f"{path} cannot be written: {error}") from error
+
+
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary file beside `path` to write to, which then takes its place at once."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from jagged.ops import _library
+from jagged.tuning import tables
 from jagged.tuning.cases import Case, write_cases
 from jagged.tuning.configs import length_bits
 from jagged.tuning.operands import Shape
@@ -39,15 +40,20 @@ def trace(path: str | Path) -> Iterator[None]:
     `torch.compile`, the compiled ops are seen as well. The file is written at the end, in any case.
 
     Args:
-        path: of the JSON file; an earlier one is replaced.
+        path: of the JSON file; an earlier one is replaced, and its folder made if there is none.
+
+    Raises:
+        OSError: no file can be written there, which is known before anything runs.
     """
+    path = Path(path).resolve()
+    tables.require_writable(path)
     seen = _Seen()
     _library.observers.append(seen.observe)
     try:
         yield
     finally:
         _library.observers.remove(seen.observe)
-        seen.write(Path(path))
+        seen.write(path)
 
 
 @dataclass
@@ -83,7 +89,7 @@ class _Seen:
         cases = [
             Case(
                 op,
-                Shape(call.rows, max(1, call.total // call.rows), **call.sizes),
+                Shape(call.rows, _length(call.total, call.rows), **call.sizes),
                 call.dtype,
                 call.options,
                 count,
@@ -92,6 +98,13 @@ class _Seen:
             for op, call, count in self.calls.values()
         ]
         write_cases(path, cases)
+
+
+def _length(total: int, rows: int) -> int:
+    """The mean length as a whole number that gets the config of the mean, at least 1."""
+    length = total // rows
+    same = length_bits(rows * length, rows) == length_bits(total, rows)
+    return max(1, length if same else length + 1)
 
 
 def _class(name: str, size: int) -> int:
@@ -157,7 +170,7 @@ def _from_padded(args: tuple[Any, ...]) -> Call:
 def _hstu_attention(args: tuple[Any, ...]) -> Call:
     q, _, v, offsets, longest = args[:5]
     sizes = {"width": q.shape[2], "columns": v.shape[2], "heads": q.shape[1], "longest": longest}
-    given = {"targets": args[11], "position": args[12], "time": args[13]}
+    given = {"scales": args[6], "targets": args[11], "position": args[12], "time": args[13]}
     options = dict(zip(("window", "contextual", "min_full"), args[8:11], strict=True))
     options |= {name: 1 for name, tensor in given.items() if tensor is not None}
     options = {name: number for name, number in options.items() if number}

@@ -1,6 +1,7 @@
 """What a trace sees of the calls of a model, and that its cases can be made again."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from jagged import BucketedBias, HSTUMask, ops
 from jagged.ops import _library
 from jagged.tuning import operands, trace
 from jagged.tuning.cases import Case, default_cases, read_cases, write_cases
+from jagged.tuning.configs import length_bits
 from jagged.tuning.operands import Shape
 from jagged.tuning.tracing import READERS
 
@@ -104,6 +106,46 @@ def test_calls_are_counted_by_what_decides_the_config(tmp_path: Path) -> None:
     (first, second) = read_cases(tmp_path / "calls.json")
     assert (first.shape, first.calls, first.backward) == (Shape(1, 181, 8), 3, True)
     assert (second.shape, second.calls) == (Shape(1, 182, 8), 1)
+
+
+@pytest.mark.parametrize(("rows", "total"), [(3, 5), (3, 17), (1000, 1420), (7, 635), (5, 4)])
+def test_a_case_is_tuned_at_the_point_that_the_call_asks(
+    rows: int, total: int, tmp_path: Path
+) -> None:
+    offsets = torch.full((rows + 1,), total)
+    offsets[0] = 0
+    with trace(tmp_path / "calls.json"):
+        ops.sum(torch.randn(total, 2), offsets)
+    (case,) = read_cases(tmp_path / "calls.json")
+    assert length_bits(case.shape.total, rows) == length_bits(total, rows)
+
+
+def test_scales_of_queries_are_seen(tmp_path: Path) -> None:
+    q = torch.randn(8, 2, 6)
+    with trace(tmp_path / "calls.json"):
+        ops.hstu_attention(q, q, q, OFFSETS, max_length=5, scale=torch.ones(8))
+    (case,) = read_cases(tmp_path / "calls.json")
+    assert case.options == {"scales": 1}
+    assert case.arguments("forward", "meta")[6].shape == (case.shape.total,)
+    assert case.arguments("backward", "meta")[7].shape == (case.shape.total,)
+
+
+def test_a_trace_that_cannot_be_written_is_refused_first(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ran = []
+    for path in (tmp_path, tmp_path / "file" / "calls.json"):
+        with pytest.raises(OSError, match=r"calls\.json|is a folder"), trace(path):
+            ran.append(path)
+    assert (ran, _library.observers) == ([], [])
+
+
+def test_a_trace_is_written_where_it_was_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with trace("traces/today/calls.json"):
+        os.chdir("/")
+    assert read_cases(tmp_path / "traces" / "today" / "calls.json") == []
 
 
 def test_what_launches_nothing_is_left_out(tmp_path: Path) -> None:
