@@ -131,10 +131,9 @@ def test_each_kept_pair_is_visited_once(contextual: int, with_targets: bool) -> 
             visited = key_visits(values, text)
             check(visited, own, keys, cut, where)
             check_membership(visited, values, seen[row], keys, text, where)
-        small = min(queries, keys)
         for row, first, values in ranges(
-            device_mask.query_blocks, rows, seen, mask, keys, small, keys
+            device_mask.query_blocks, rows, seen, mask, keys, queries, keys
         ):
-            where = f"{mask} {rows[row]} {seen[row]} {small}x{keys} keys {first}"
+            where = f"{mask} {rows[row]} {seen[row]} {queries}x{keys} keys {first}"
             own = kept[row][:, first : first + keys].T
-            check(query_visits(values, text, first, small), own, small, cut, where)
+            check(query_visits(values, text, first, queries), own, queries, cut, where)

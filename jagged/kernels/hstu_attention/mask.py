@@ -173,7 +173,7 @@ def query_blocks(
     Context block i < `context` is query block i. The blocks from the diagonal to `full` need the
     mask, [full, edge) none and hold no row past the end, [edge, end) need it. A block of [edge,
     end) numbered `skip` or more lies `jump` blocks further on: between a window and the elements
-    that are free of it. BLOCK_Q divides BLOCK_K.
+    that are free of it.
     """
     past_key = torch.minimum(first_key + BLOCK_K, length)
     end = length
@@ -192,7 +192,8 @@ def query_blocks(
         full_end = torch.where(past_key > history, past_key, full_end)
         end = torch.where(first_key >= history, past_key, end)
     if "c" in MASK:
-        context = block_count(torch.clamp(first_key, max=contextual), BLOCK_Q)
+        # Up to the diagonal's block, from which the others are counted.
+        context = torch.clamp(block_of(first_key, BLOCK_Q), max=block_count(contextual, BLOCK_Q))
         context = torch.where((limit > 0) & (first_key < history), context, 0)
         full_end = torch.where(limit > 0, full_end, past_key)
         end = torch.where(limit > 0, end, past_key)
