@@ -10,11 +10,17 @@ LOG2_E = 1.4426950408889634
 LOG2_E_LOST = 1.92596298909109e-08  # of it in float32, with the sign that puts it right
 LN_2 = 0.6931471805599453
 TAIL_BITS = 6
+NO_LIMIT = 2**31 - 1  # no row is as long
 
 # What is read for the first of two times stays in the L1 cache if it can; after the second nobody
 # wants it. A row in flight should fit there: the second pass else comes from the L2 cache, which is
 # what limits these kernels, or, where more is in flight than that holds, from memory.
 KEEP, DROP = "evict_last", "evict_first"
+
+
+def limit_of(max_length: int | None) -> int:
+    """`max_length` as the kernels take it: a number of 32 bits."""
+    return NO_LIMIT if max_length is None else min(max_length, NO_LIMIT)
 
 
 def tail_bits(total: int) -> int:

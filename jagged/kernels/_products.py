@@ -13,13 +13,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from jagged.kernels._device import add_product
+from jagged.kernels._device import add_product, limit_of
 from jagged.tuning.configs import ConfigTable
 from jagged.tuning.launch import launchable
 from jagged.tuning.space import Space, powers
 
 NARROWEST = 16  # tensor cores take no less; narrower operands are copied with zeros beside them
-NO_LIMIT = 2**31 - 1  # no row is as long
 # Forms of `times_matrices`: all of a matrix is held while the elements of its row pass; the same
 # with the product transposed, so that less than 64 elements at once have wgmma too.
 WHOLE, TURNED = "whole", "turned"
@@ -63,11 +62,6 @@ def at_least_narrowest(tensor: Tensor, dimensions: int = 1) -> Tensor:
     if not any(missing):
         return tensor
     return functional.pad(tensor, [side for size in reversed(missing) for side in (0, size)])
-
-
-def limit_of(max_length: int | None) -> int:
-    """`max_length` as the kernels take it."""
-    return NO_LIMIT if max_length is None else min(max_length, NO_LIMIT)
 
 
 def padded_width(width: int) -> int:

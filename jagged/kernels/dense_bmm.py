@@ -7,13 +7,13 @@ import helion.language as hl
 import torch
 from torch import Tensor
 
+from jagged.kernels._device import limit_of
 from jagged.kernels._products import (
     COMBINE,
     FEW_PROGRAMS,
     NARROWEST,
     TIMES_MATRICES,
     TRANSPOSED,
-    limit_of,
     share_of,
     splits_of,
     tail_of,

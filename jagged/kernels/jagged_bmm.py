@@ -6,6 +6,7 @@ Symbols: B rows, T elements (capacity included), M and N features.
 import helion.language as hl
 from torch import Tensor
 
+from jagged.kernels._device import limit_of
 from jagged.kernels._elements import empty_like
 from jagged.kernels._products import (
     COMBINE,
@@ -13,7 +14,6 @@ from jagged.kernels._products import (
     NARROWEST,
     TIMES_MATRICES,
     TRANSPOSED,
-    limit_of,
     share_of,
     splits_of,
     tail_of,

@@ -22,6 +22,7 @@ from jagged.kernels._device import (
     exp_over,
     finite,
     kept_of,
+    limit_of,
     log2,
     narrow,
     span,
@@ -49,7 +50,6 @@ SPACE = [
 ]
 FORWARD = ConfigTable(__file__, "forward", SPACE)
 BACKWARD = ConfigTable(__file__, "backward", SPACE)
-NO_LIMIT = 2**31 - 1
 
 
 def forward(values: Tensor, offsets: Tensor, max_length: int | None) -> Tensor:
@@ -60,9 +60,8 @@ def forward(values: Tensor, offsets: Tensor, max_length: int | None) -> Tensor:
     matrix, target = merged(values, 1), merged(out, 1)
     config = FORWARD.pick(values, matrix.shape[1], rows)
     kernel = {"row": _softmax_row, "rows": _softmax_rows}[config.form]
-    limit = NO_LIMIT if max_length is None else max_length
     bits = tail_bits(matrix.shape[0])
-    args = matrix, offsets, target, limit, 1 << bits, bits, narrow(matrix, target)
+    args = matrix, offsets, target, limit_of(max_length), 1 << bits, bits, narrow(matrix, target)
     kernel(config, *args, values.element_size() == 4, *config.constants.values())
     return out
 
@@ -75,10 +74,9 @@ def backward(grad: Tensor, out: Tensor, offsets: Tensor, max_length: int | None)
     matrix, weights, target = merged(grad, 1), merged(out, 1), merged(change, 1)
     config = BACKWARD.pick(grad, matrix.shape[1], rows)
     kernel = _softmax_row_backward if config.form == "row" else _softmax_rows_backward
-    limit = NO_LIMIT if max_length is None else max_length
     bits = tail_bits(matrix.shape[0])
     small = narrow(matrix, weights, target)
-    args = matrix, weights, offsets, target, limit, 1 << bits, bits, small
+    args = matrix, weights, offsets, target, limit_of(max_length), 1 << bits, bits, small
     kernel(config, *args, *config.constants.values())
     return change
 

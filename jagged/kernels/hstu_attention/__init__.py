@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from jagged.kernels._device import limit_of
 from jagged.kernels._elements import empty_like
 from jagged.kernels.hstu_attention.backward import attend_dkv, attend_dq
 from jagged.kernels.hstu_attention.bias_backward import attend_dbias
@@ -56,6 +57,8 @@ BACKWARD_SHORT = ConfigTable(__file__, "attend_short_backward", [SPACE_SHORT_BAC
 BACKWARD_CAUSAL = ConfigTable(__file__, "attend_short_backward_causal", [SPACE_SHORT_BACKWARD])
 
 SPARE = 32  # programs of each head that write 0 into the capacity tail
+# Further than any row reaches: what the kernels add to a few such numbers still has 32 bits.
+FAR = 2**29
 
 
 def forward(
@@ -80,6 +83,8 @@ def forward(
     rows = offsets.shape[0] - 1
     if v.numel() == 0 or rows == 0 or max_length == 0:
         return v.new_zeros(v.shape)
+    max_length = limit_of(max_length)
+    window, contextual, min_full = min(window, FAR), min(contextual, FAR), min(min_full, FAR)
     q, k = _with_width(q, k)
     mask = _letters(window, contextual, min_full, num_targets)
     bucket = _bucket(position_table, time_table, bucket)
@@ -132,6 +137,8 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     rows = offsets.shape[0] - 1
     launched = grad.numel() > 0 and rows > 0 and max_length > 0
+    max_length = limit_of(max_length)
+    window, contextual, min_full = min(window, FAR), min(contextual, FAR), min(min_full, FAR)
     dq = _result(q, need_q, launched and q.numel() > 0)
     dk = _result(k, need_kv, launched and k.numel() > 0)
     dv = _result(v, need_kv, launched)

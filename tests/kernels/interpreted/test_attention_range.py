@@ -1,4 +1,4 @@
-"""Gradients of attention whose scores have gradients near the end of float16."""
+"""Attention near the ends of formats: gradients in float16, and sizes beyond 32 bits."""
 
 import pytest
 import torch
@@ -34,3 +34,22 @@ def test_float16_gradients_have_the_range_of_float16(
     exact = eager.backward(*wide, offsets, 2, *rest)
     for ours, right in zip(found[:3], exact[:3], strict=True):
         torch.testing.assert_close(ours.double(), right, rtol=5e-3, atol=1e-3)
+
+
+def test_numbers_beyond_any_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are no numbers of 32 bits, or leave them when something is added."""
+    config = Config(SHORT.settings, SHORT.form, {**SHORT.constants, "ROWS": 1000})
+    for table in (hstu_attention.FORWARD_SHORT, hstu_attention.BACKWARD_SHORT):
+        monkeypatch.setattr(table, "pick", lambda *_: config)
+    for table in (hstu_attention.FORWARD, hstu_attention.DQ, hstu_attention.DKV):
+        monkeypatch.setattr(table, "pick", lambda *_: SMALL)
+    q, k, v, grad = (torch.randn(40, 1, 16) for _ in range(4))
+    args = q, k, v, torch.tensor([0, 37, 37, 40]), 2**63 - 1, 0.5, None, ALPHA, 2**40, 3
+    rest = 2**31, torch.tensor([2, 0, 1]), None, None, None, "log", 1.0
+    found = hstu_attention.forward(*args, *rest)
+    gradients = hstu_attention.backward(grad, *args, *rest, True, True, False)
+    wide = [x.double() for x in (grad, q, k, v)]
+    exact = eager.forward(*wide[1:], *args[3:], *rest)
+    exact_gradients = eager.backward(*wide, *args[3:], *rest, True, True, False)
+    for ours, right in zip((found, *gradients), (exact, *exact_gradients), strict=True):
+        torch.testing.assert_close(ours.double(), right, rtol=1e-4, atol=1e-4)

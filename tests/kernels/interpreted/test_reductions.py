@@ -137,6 +137,14 @@ def test_softmax_of_the_lowest_numbers(config: Config, monkeypatch: pytest.Monke
     assert (out[8:42] == 0).all()
 
 
+def test_a_limit_beyond_32_bits_is_none() -> None:
+    x, bounds = values(3), offsets()
+    for result, limit in ((softmax.forward(x, bounds, n), n) for n in (2**31, 2**63 - 1)):
+        close(result, eager_softmax.forward(x.double(), bounds, limit))
+        change = softmax.backward(x, result, bounds, limit)
+        close(change, eager_softmax.backward(*doubled(x, result), bounds, limit))
+
+
 def test_wide_arithmetic_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     x, bounds, grad = values(25), offsets().to(torch.int32), values(25)
     weights = softmax.forward(x, bounds, None)
