@@ -1,5 +1,6 @@
 """What a tuning run has measured so far, so that another run can go on from there."""
 
+import fcntl
 import json
 import os
 from pathlib import Path
@@ -14,6 +15,9 @@ class Journal:
         path: of the file; it is made where there is none.
         facts: what measurements depend on besides their key (GPU, versions, kernels). Lines that
             were written under other facts are left alone and not used.
+
+    Raises:
+        ValueError: another run has it open, or the file holds something else.
     """
 
     def __init__(self, path: Path, facts: dict[str, Any]) -> None:
@@ -21,20 +25,40 @@ class Journal:
         self._facts = facts
         self._known: dict[tuple[str, str], float | str] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        whole, _, broken = text.rpartition("\n")
+        self._file = path.open("a+b")
+        try:
+            self._lock()
+            if not self._read():
+                self._write({"facts": facts})
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _lock(self) -> None:
+        """Until the file is closed, by whatever ends the process: lines of two runs, of which each
+        holds under the facts before it, would not be told apart."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ValueError(
+                f"another run is writing {self.path}: wait for it, or give another folder"
+            ) from error
+
+    def _read(self) -> bool:
+        """Take over what is there; whether new lines would hold under the facts of this run."""
+        self._file.seek(0)
+        text = self._file.read()
+        whole, end, broken = text.rpartition(b"\n")
         current = False
-        for number, line in enumerate(filter(None, whole.split("\n")), 1):
-            entry = self._entry(line, number)
+        for number, line in enumerate(whole.split(b"\n"), 1):
+            entry = self._entry(line, number) if line else {}
             if "facts" in entry:
-                current = entry["facts"] == facts
-            elif current:
+                current = entry["facts"] == self._facts
+            elif entry and current:
                 self._known[entry["unit"], entry["config"]] = entry["result"]
-        self._file = path.open("a", encoding="utf-8")
         if broken:  # the run before was killed while it wrote this line
-            self._file.truncate(len((whole + "\n" if whole else "").encode()))
-        if not current:
-            self._write({"facts": facts})
+            self._file.truncate(len(whole + end))
+        return current
 
     def __enter__(self) -> "Journal":
         return self
@@ -60,18 +84,26 @@ class Journal:
         self._write({"unit": unit, "config": config, "result": result})
 
     def _write(self, entry: dict[str, Any]) -> None:
-        self._file.write(json.dumps(entry) + "\n")
+        self._file.write((json.dumps(entry) + "\n").encode())
         self._file.flush()
         os.fsync(self._file.fileno())
 
-    def _entry(self, line: str, number: int) -> dict[str, Any]:
+    def _entry(self, line: bytes, number: int) -> dict[str, Any]:
         try:
             entry = json.loads(line)
-        except json.JSONDecodeError as error:
+        except ValueError as error:
             raise ValueError(
                 f"{self.path}, line {number} is no JSON: it is not the journal of a tuning run; "
                 "move it or give another folder"
             ) from error
-        if not isinstance(entry, dict) or not ({"facts"} <= set(entry) or "unit" in entry):
-            raise ValueError(f"{self.path}, line {number} is not of a journal: {line[:80]}")
+        if not isinstance(entry, dict) or not ("facts" in entry or _is_measurement(entry)):
+            raise ValueError(
+                f"{self.path}, line {number} is not of a journal, move it or give another folder: "
+                f"{line[:80].decode(errors='replace')}"
+            )
         return entry
+
+
+def _is_measurement(entry: dict[str, Any]) -> bool:
+    kinds = {name: type(value) for name, value in entry.items()}
+    return kinds.pop("result", None) in (float, int, str) and kinds == {"unit": str, "config": str}

@@ -94,8 +94,13 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """Of this unit in a journal."""
+        """Of this unit in a run."""
         return f"{self.table} {self.point} {self.case.op} {self.direction}"
+
+    @property
+    def key(self) -> str:
+        """Of this unit in a journal, where other calls at the same point may be."""
+        return f"{self.table} {self.point} {self.direction} of {self.case}"
 
     def launches(self, config: Config) -> list[Launch]:
         """What the call launches with a config of the table, on meta tensors."""

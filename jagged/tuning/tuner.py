@@ -157,7 +157,7 @@ class Tuner:
         for begin in range(0, len(configs), CHUNK):
             chunk = {key_of(config): config for config in configs[begin : begin + CHUNK]}
             for key in chunk:
-                known = self._journal.get(unit.name, key)
+                known = self._journal.get(unit.key, key)
                 if known is not None:
                     found[key] = known
             self._try({key: chunk[key] for key in chunk if key not in found}, unit, until, found)
@@ -192,18 +192,18 @@ class Tuner:
             try:
                 wrong = wrong or self._trials.check(unit, config)
             except DeviceLost as lost:  # nothing runs in this process, but the next one knows why
-                self._journal.put(unit.name, key, str(lost))
+                self._journal.put(unit.key, key, str(lost))
                 raise
             if wrong:
                 found[key] = wrong
-                self._journal.put(unit.name, key, wrong)
+                self._journal.put(unit.key, key, wrong)
             else:
                 ready[key] = config
         if ready:
             times = self._trials.times(unit, list(ready.values()))
             for key, result in zip(ready, times, strict=True):
                 found[key] = result
-                self._journal.put(unit.name, key, result)
+                self._journal.put(unit.key, key, result)
 
 
 class _Unfinished(Exception):

@@ -46,6 +46,30 @@ def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path) -> None:
         assert len(journal) == 3
 
 
+def test_bytes_that_are_no_text_are_dropped_at_the_end_alone(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    fill(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"unit": "\xff\x00')
+    with Journal(path, FACTS) as journal:
+        assert len(journal) == 2
+    assert path.read_bytes() == whole
+    path.write_bytes(whole + b"\xff\n")
+    with pytest.raises(ValueError, match=r"journal\.jsonl, line 4 is no JSON"):
+        Journal(path, FACTS)
+
+
+def test_two_runs_do_not_share_a_journal(tmp_path: Path) -> None:
+    """Whose lines would be taken for those of the other's GPU."""
+    path = tmp_path / "journal.jsonl"
+    with Journal(path, FACTS) as journal:
+        with pytest.raises(ValueError, match=rf"another run is writing {path}: wait for it"):
+            Journal(path, FACTS | {"hardware": "another GPU"})
+        journal.put("unit", "one", 0.25)
+    with Journal(path, FACTS) as journal:
+        assert journal.get("unit", "one") == 0.25
+
+
 def test_other_kernels_are_measured_anew(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     fill(path)
@@ -58,7 +82,14 @@ def test_other_kernels_are_measured_anew(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("no\njson\n", "line 1 is no JSON"), ('{"a": 1}\n', "line 1 is not of a journal")],
+    [
+        ("no\njson\n", "line 1 is no JSON"),
+        ('{"a": 1}\n', "line 1 is not of a journal"),
+        ('{"unit": "unit"}\n', "line 1 is not of a journal"),
+        ('{"unit": "unit", "config": "one", "result": [1]}\n', "line 1 is not of a journal"),
+        ('{"unit": "unit", "config": "one", "result": true}\n', "line 1 is not of a journal"),
+        ("\0\0\n", "line 1 is no JSON"),
+    ],
 )
 def test_another_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "journal.jsonl"

@@ -80,6 +80,17 @@ def test_a_run_goes_on_where_another_ended(tmp_path: Path, monkeypatch: pytest.M
     assert all(outcome.chosen is not None for outcome in outcomes)
 
 
+def test_what_was_measured_for_another_call_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the same point, but with a hundred times the rows, say."""
+    monkeypatch.setenv("HELION_SKIP_CACHE", "1")
+    run(CostTrials(), tmp_path, [Case("sum", Shape(4, 256, 32))])
+    trials = CostTrials()
+    run(trials, tmp_path, [Case("sum", Shape(400, 256, 32))])
+    assert trials.timed
+
+
 def test_a_run_goes_on_without_a_config_that_broke_the_gpu(tmp_path: Path) -> None:
     (unit, *_) = (u for u in units(CASES_SUM, (9, 9)) if u.table is TABLE)
     trials = CostTrials(broken=TABLE.config(unit.current.as_dict()), loses_device=True)
