@@ -22,6 +22,13 @@ def as_offsets(lengths: Tensor, capacity: int | None) -> Tensor:
     return torch.cat([zero, lengths.cumsum(0, dtype=dtype)])
 
 
+def read_last(offsets: Tensor) -> int:
+    """The number of elements, which a GPU is waited for; torch.compile is told that it is one."""
+    total = int(offsets[-1])
+    torch._check(total >= 0)  # type: ignore[no-untyped-call]
+    return total
+
+
 def row_ids(offsets: Tensor, total: int) -> Tensor:
     """The row of each of `total` elements [total], int64; B for the capacity tail.
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from jagged import checks, ops
-from jagged._rows import as_offsets, gather_rows, row_ids
+from jagged._rows import as_offsets, gather_rows, read_last, row_ids
 from jagged._text import describe
 
 
@@ -74,9 +74,13 @@ class JaggedTensor:
 
     @classmethod
     def from_rows(
-        cls, rows: Sequence[Tensor], *, offsets_dtype: torch.dtype = torch.int64
+        cls, rows: Iterable[Tensor], *, offsets_dtype: torch.dtype = torch.int64
     ) -> "JaggedTensor":
-        """From a list of tensors [n_i, ...] of one dtype and device; `max_length` is known then."""
+        """From a list of tensors [n_i, ...] of one dtype and device; `max_length` is known then.
+
+        Lists of numbers and arrays of numpy: `jagged.data.collate`.
+        """
+        rows = list(rows)
         if len(rows) == 0:
             raise ValueError(
                 "rows must hold at least one tensor, which gives the dtype and trailing shape: "
@@ -88,7 +92,7 @@ class JaggedTensor:
             _check_alike(f"rows[{index}]", row, "rows[0]", first)
         sizes = [row.shape[0] for row in rows]
         offsets = torch.tensor([0, *sizes], dtype=torch.int64).cumsum(0).to(offsets_dtype)
-        return cls(torch.cat(list(rows)), offsets.to(first.device), max(sizes))
+        return cls(torch.cat(rows), offsets.to(first.device), max(sizes))
 
     @classmethod
     def from_padded(
@@ -115,6 +119,10 @@ class JaggedTensor:
             )
             lengths = mask.sum(1)
         else:
+            if lengths_or_mask.shape == (batch, length):
+                raise TypeError(
+                    f"a mask must be bool, got {lengths_or_mask.dtype}: convert it with mask.bool()"
+                )
             checks.shape("lengths", lengths_or_mask, (batch,), "[B]")
             checks.integers("lengths", lengths_or_mask)
             # N itself may be more than a narrow dtype holds.
@@ -123,7 +131,7 @@ class JaggedTensor:
             lengths = lengths_or_mask.to(wide).clamp(min=0, max=length)
         offsets = as_offsets(lengths, batch * length)
         if total is None:
-            total = _read_last(offsets)
+            total = read_last(offsets)
         return cls(ops.from_padded(dense, offsets, total), offsets, length)
 
     @classmethod
@@ -250,17 +258,17 @@ class JaggedTensor:
         lengths = self.lengths()[index]
         offsets = as_offsets(lengths, None)
         if total is None:
-            total = _read_last(offsets)
+            total = read_last(offsets)
         return self._gather([self], self.offsets[:-1][index], offsets, total, self.max_length)
 
     @classmethod
-    def concat(cls, parts: Sequence["JaggedTensor"]) -> "JaggedTensor":
+    def concat(cls, parts: Iterable["JaggedTensor"]) -> "JaggedTensor":
         """Join row by row: row i of the result is row i of every part, one after the other.
 
         The parts have values of one dtype and trailing shape; weights are kept if all have them.
         The offsets have the dtype of the first part's, int64 where int32 might not hold the sum.
         """
-        _check_parts(parts)
+        parts = _as_parts(parts)
         sizes = [part.num_rows for part in parts]
         if any(size != sizes[0] for size in sizes):
             raise ValueError(f"parts must have the same number of rows, got {sizes}")
@@ -297,7 +305,7 @@ class JaggedTensor:
         right_offsets = self.offsets - left_offsets
         known = 0  # elements that are surely on the left
         if left_total is None:
-            known = left_total = _read_last(left_offsets)
+            known = left_total = read_last(left_offsets)
         if right_total is None:
             right_total = self.values.shape[0] - known
         start = self.offsets[:-1]
@@ -307,12 +315,12 @@ class JaggedTensor:
         )
 
     @classmethod
-    def concat_batch(cls, parts: Sequence["JaggedTensor"]) -> "JaggedTensor":
+    def concat_batch(cls, parts: Iterable["JaggedTensor"]) -> "JaggedTensor":
         """Join along the batch: all rows of the first part, then all rows of the second, ...
 
         Dtypes, trailing shape, weights and offsets are as in `concat`.
         """
-        _check_parts(parts)
+        parts = _as_parts(parts)
         starts = torch.cat(_starts_in_cat(parts))
         lengths = torch.cat([part.lengths().to(torch.int64) for part in parts])
         total = sum(part.values.shape[0] for part in parts)
@@ -371,13 +379,6 @@ class JaggedTensor:
         return self
 
 
-def _read_last(offsets: Tensor) -> int:
-    """The number of elements, which a GPU is waited for; torch.compile is told that it is one."""
-    total = int(offsets[-1])
-    torch._check(total >= 0)  # type: ignore[no-untyped-call]
-    return total
-
-
 def _check_alike(name: str, value: Tensor, other_name: str, other: Tensor) -> None:
     """`value` [n, ...] can be put behind `other` without a change of either."""
     if value.shape[1:] != other.shape[1:]:
@@ -410,10 +411,11 @@ def _as_index(rows: object, num_rows: int) -> Tensor:
     return rows.to(torch.int64)  # torch takes uint8 for a mask
 
 
-def _check_parts(parts: Sequence[JaggedTensor]) -> None:
-    """`parts` is a list of jagged tensors that can be put one behind the other."""
-    if isinstance(parts, JaggedTensor) or not hasattr(parts, "__len__"):
-        raise TypeError(f"parts must be a list of jagged tensors, got {type(parts).__name__}")
+def _as_parts(given: object) -> list[JaggedTensor]:
+    """A list of jagged tensors that can be put one behind the other."""
+    if not isinstance(given, Iterable):  # a jagged tensor alone, say
+        raise TypeError(f"parts must be a list of jagged tensors, got {type(given).__name__}")
+    parts = list(given)
     if len(parts) == 0:
         raise ValueError("parts must hold at least one jagged tensor, got none")
     first = parts[0]
@@ -424,6 +426,7 @@ def _check_parts(parts: Sequence[JaggedTensor]) -> None:
         _check_alike(f"{name}.values", part.values, "parts[0].values", first.values)
         if part.weights is not None and first.weights is not None:
             _check_alike(f"{name}.weights", part.weights, "parts[0].weights", first.weights)
+    return parts
 
 
 def _starts_in_cat(parts: Sequence[JaggedTensor]) -> list[Tensor]:

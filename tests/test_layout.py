@@ -159,6 +159,15 @@ def test_concat_joins_row_by_row() -> None:
     assert rows_of(second) == rows_of(right)
 
 
+@pytest.mark.parametrize("join", [JaggedTensor.concat, JaggedTensor.concat_batch])
+def test_parts_come_from_anything_that_can_be_listed(example: JaggedTensor, join: Any) -> None:
+    features = {"clicks": example, "buys": example}
+    want = rows_of(join([example, example]))
+    assert rows_of(join(features.values())) == want
+    assert rows_of(join(part for part in features.values())) == want
+    assert rows_of(JaggedTensor.from_rows(iter(example.rows()))) == rows_of(example)
+
+
 def test_concat_never_takes_from_a_tail() -> None:
     left = random_jagged([1, 0, 2], 2, tail=3)
     right = random_jagged([2, 1, 0], 2, tail=1, seed=1)

@@ -119,6 +119,11 @@ def test_validate_names_the_broken_rule(
             ValueError,
             r"mask must have shape \[B\]",
         ),
+        (
+            lambda v, o: JaggedTensor.from_padded(v[None], torch.ones(1, 3, dtype=torch.int64)),
+            TypeError,
+            r"a mask must be bool, got torch.int64: convert it with mask.bool\(\)",
+        ),
         (lambda v, o: JaggedTensor.concat([v]), TypeError, r"parts\[0\] must be a JaggedTensor"),
         (lambda v, o: JaggedTensor.concat_batch([v]), TypeError, "JaggedTensor, got Tensor"),
         (
