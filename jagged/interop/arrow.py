@@ -7,6 +7,11 @@ from torch import Tensor
 
 from jagged.layout import JaggedTensor
 
+_CAST = (
+    "lists of times, of no type (all empty), of a fixed size and views become lists of numbers "
+    "with array.cast(pyarrow.list_(pyarrow.int64()))"
+)
+
 
 def from_arrow(array: Any) -> JaggedTensor:
     """A jagged tensor on the CPU of an Arrow array of lists; values and offsets are shared.
@@ -31,7 +36,7 @@ def from_arrow(array: Any) -> JaggedTensor:
             array = array.chunk(0)
     if not (isinstance(array, pa.Array) and isinstance(array, (pa.ListArray, pa.LargeListArray))):
         kind = getattr(array, "type", type(array).__name__)
-        raise TypeError(f"array must be an Arrow array of lists, got {kind}")
+        raise TypeError(f"array must be an Arrow array of lists, got {kind}: {_CAST}")
     _refuse_nulls("array", array)
     offsets = _tensor(array.offsets)
     if len(array) == 0:
@@ -45,7 +50,7 @@ def from_arrow(array: Any) -> JaggedTensor:
         child = child.flatten()
         _refuse_nulls("the values of array", child)
     if not (pa.types.is_primitive(child.type) and not pa.types.is_temporal(child.type)):
-        raise TypeError(f"array must hold lists of numbers, got {array.type}")
+        raise TypeError(f"array must hold lists of numbers, got {array.type}: {_CAST}")
     values = _tensor(child)
     if width is not None:
         values = values.reshape(-1, width)

@@ -62,6 +62,26 @@ def test_what_is_refused(array: object, error: type[Exception], message: str) ->
         from_arrow(array)
 
 
+@pytest.mark.parametrize(
+    ("kind", "rows", "want"),
+    [
+        (pa.list_(pa.timestamp("us")), [[3, 5], []], [[3, 5], []]),
+        (pa.list_(pa.null()), [[], []], [[], []]),
+        (pa.list_(pa.int64(), 2), [[1, 2]], [[1, 2]]),
+        (pa.list_view(pa.int32()), [[1, 2], [3]], [[1, 2], [3]]),
+    ],
+    ids=str,
+)
+def test_the_message_names_a_cast_that_helps(
+    kind: pa.DataType, rows: list[list[int]], want: list[list[int]]
+) -> None:
+    array = pa.array(rows, type=kind)
+    with pytest.raises(TypeError, match=r"with array\.cast\(pyarrow\.list_\(pyarrow\.int64"):
+        from_arrow(array)
+    got = from_arrow(array.cast(pa.list_(pa.int64())))
+    assert [row.tolist() for row in got.rows()] == want
+
+
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 def test_there_and_back(dtype: torch.dtype) -> None:
     x = JaggedTensor(torch.randn(7, 2), torch.tensor([0, 2, 2, 6], dtype=dtype))
