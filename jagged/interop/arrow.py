@@ -8,8 +8,8 @@ from torch import Tensor
 from jagged.layout import JaggedTensor
 
 _CAST = (
-    "lists of times, of no type (all empty), of a fixed size and views become lists of numbers "
-    "with array.cast(pyarrow.list_(pyarrow.int64()))"
+    "lists of times, of no type (all empty) and of a fixed size become lists of numbers with "
+    "array.cast(pyarrow.list_(pyarrow.int64()))"
 )
 
 

@@ -68,7 +68,6 @@ def test_what_is_refused(array: object, error: type[Exception], message: str) ->
         (pa.list_(pa.timestamp("us")), [[3, 5], []], [[3, 5], []]),
         (pa.list_(pa.null()), [[], []], [[], []]),
         (pa.list_(pa.int64(), 2), [[1, 2]], [[1, 2]]),
-        (pa.list_view(pa.int32()), [[1, 2], [3]], [[1, 2], [3]]),
     ],
     ids=str,
 )
