@@ -26,14 +26,17 @@ def describe(x: "JaggedTensor") -> str:
         head += f", weights {x.weights.dtype}".replace("torch.", "")
     if not _readable(x.values) or not _readable(x.offsets):
         return f"JaggedTensor({head % '?'})"
-    bounds = x.offsets.tolist()
-    lines = [f"JaggedTensor({head % bounds[-1]}"]
-    for row in range(len(x)):
-        if len(x) > _MOST_ROWS and row == _MOST_ROWS // 2:
-            lines.append(f"  ... {len(x) - _MOST_ROWS} more rows ...")
-        if _MOST_ROWS // 2 <= row < len(x) - _MOST_ROWS // 2 and len(x) > _MOST_ROWS:
-            continue
-        lines.append(f"  {row}: {_row(x.values[bounds[row] : bounds[row + 1]].detach())}")
+    half = _MOST_ROWS // 2
+    shown = list(range(len(x)))
+    if hidden := max(len(x) - _MOST_ROWS, 0):
+        shown = [*range(half), *range(len(x) - half, len(x))]
+    index = torch.tensor(shown, dtype=torch.int64, device=x.offsets.device)
+    starts, ends = x.offsets[index].tolist(), x.offsets[index + 1].tolist()
+    lines = [f"JaggedTensor({head % x.offsets[-1].item()}"]
+    for place, (row, start, end) in enumerate(zip(shown, starts, ends, strict=True)):
+        if hidden and place == half:
+            lines.append(f"  ... {hidden} more rows ...")
+        lines.append(f"  {row}: {_row(x.values[start:end].detach())}")
     return "\n".join(lines) + ")"
 
 

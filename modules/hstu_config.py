@@ -24,7 +24,9 @@ class HSTUConfig:
         attention_dim: D of a head's q and k.
         hidden_dim: V of a head's v and u.
         max_length: N, the longest row the model takes. Used where a batch does not state its own
-            `max_length`, for the default `scale`, and for the position table.
+            `max_length`, for the default `scale`, and for the position table. Of a longer row in a
+            batch that does not state it only the first N elements attend, without a word: no
+            layer waits for the device to look. Cut rows where they are collated.
         num_layers: of an `HSTUStack`.
         scale: what each attention weight is multiplied by. None for 1 / N: a constant of the
             model, never the longest row of a batch, so a row's result does not depend on the

@@ -66,6 +66,9 @@ class ParquetBatches(IterableDataset[dict[str, JaggedTensor]]):
             for batch in loader:        # batch["items"]: a JaggedTensor
                 ...
 
+    Every process of a data-parallel run would read all of it: give each its own paths, and end an
+    epoch where the first process has no batch left, since they will not have equally many.
+
     Args:
         paths: Parquet files.
         columns: names of list columns; the lengths of the first one are what `budget` counts.
