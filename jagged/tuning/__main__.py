@@ -1,6 +1,7 @@
 """`python -m jagged.tuning`: find configs, show where they come from, check them, export ops."""
 
 import argparse
+import contextlib
 import math
 import os
 import sys
@@ -10,8 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from helion.exc import BaseError as HelionError
 
-from jagged.tuning import _arguments, export, helion_runner, operands, tables, tuner, validate
+from jagged.tuning import (
+    _arguments,
+    cache,
+    export,
+    helion_runner,
+    operands,
+    tables,
+    tuner,
+    validate,
+)
 from jagged.tuning.cases import Case, default_cases, read_cases
 from jagged.tuning.configs import capability_of, use_tables
 from jagged.tuning.journal import Journal
@@ -37,8 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         return int(options.run(options))
-    except (OSError, ValueError, DeviceLost) as error:
+    except (OSError, ValueError, ImportError, DeviceLost, HelionError) as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
+    except KeyboardInterrupt:
+        print(f"{parser.prog}: interrupted", file=sys.stderr)
+        return INTERRUPTED
 
 
 def _add_tune(commands: Any) -> None:
@@ -131,13 +145,26 @@ def _tune(options: argparse.Namespace) -> int:
         raise ValueError(
             f"HELION_AUTOTUNE_EFFORT must be among {list(EFFORTS)} to tune, got {options.effort!r}"
         )
-    if not torch.cuda.is_available():
-        raise ValueError("tune measures on a CUDA device, and there is none here")
-    trials = GpuTrials(torch.device(options.device), options.workers)
+    device, cases = _device(options, "tune"), _cases(options)
+    trials = GpuTrials(device, options.workers)
     try:
-        return tune(_cases(options), trials, options.out, options.effort, options.budget)
+        return tune(cases, trials, options.out, options.effort, options.budget)
     finally:
         trials.close()
+
+
+def _device(options: argparse.Namespace, command: str) -> torch.device:
+    """The GPU of `--device`."""
+    if not torch.cuda.is_available():
+        raise ValueError(f"{command} measures on a CUDA device, and there is none here")
+    last = torch.cuda.device_count() - 1
+    with contextlib.suppress(RuntimeError):  # of a text that names no device
+        device = torch.device(options.device)
+        if device.type == "cuda" and (device.index or 0) <= last:
+            return device
+    raise ValueError(
+        f"--device must be a GPU of this machine, cuda:0 to cuda:{last}, got {options.device}"
+    )
 
 
 def tune(
@@ -149,9 +176,12 @@ def tune(
 ) -> int:
     """Tune the tables that `cases` need, write them to `folder`, and print what changed.
 
-    What `folder` has already is where the search starts from.
+    What `folder` has already is where the search starts from, as far as it fits the kernels.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    tables.require_writable(folder / "journal.jsonl")
+    cache.require_writable()
+    for path, count in tuner.leave_out_misfits({case.op for case in cases}, folder).items():
+        print(f"left out {count} configs of {path} that do not fit the kernels as they are")
     if tables.any_in(folder):
         use_tables(folder)
     todo = units(cases, trials.capability)
@@ -163,8 +193,8 @@ def tune(
         progress = Progress(len(todo))
         outcomes = run.run(todo, progress)
         progress.close()
-    for path in tuner.write(outcomes, folder, trials.capability):
-        print(f"wrote {path}")
+        for path in tuner.write(outcomes, folder, trials.capability):
+            print(f"wrote {path}")
     _print_outcomes(outcomes)
     return INTERRUPTED if run.interrupted else 0
 
@@ -222,10 +252,9 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _helion(options: argparse.Namespace) -> int:
-    if not torch.cuda.is_available():
-        raise ValueError("helion measures on a CUDA device, and there is none here")
+    device = _device(options, "helion")
     cases = [replace(case, calls=1) for case in _cases(options)]
-    count = helion_runner.run(cases, _here(), options.out, options.device)
+    count = helion_runner.run(cases, capability_of(device), options.out, options.device)
     if not count:
         raise ValueError("none of these ops has a table that Helion's tuner can fill")
     return 0

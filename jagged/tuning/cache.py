@@ -142,6 +142,19 @@ def from_cache(
     return [config for _, config in sorted(found.values(), key=lambda pair: pair[0])[:limit]]
 
 
+def require_writable() -> None:
+    """Refuse what `best` would refuse after a search.
+
+    Raises:
+        OSError: nothing can be remembered on the disk.
+        ValueError: a switch has no meaning.
+        ImportError: the remote cache has no such module.
+    """
+    if not should_skip_cache():
+        tables.require_writable(folder() / "best.json")
+    _remote(helion.Settings().autotune_cache)
+
+
 def folder() -> Path:
     """Where bests are remembered: `jagged` in HELION_CACHE_DIR, else in Helion's default."""
     return Path(get_helion_cache_dir()) / "jagged"
@@ -152,7 +165,12 @@ def _remote(cache_class: str) -> RemoteCacheBackend | None:
     if cache_class not in cache_classes:
         known = ", ".join(cache_classes)
         raise ValueError(f"HELION_AUTOTUNE_CACHE must be one of {known}, got {cache_class!r}")
-    return _load_remote_backend() if "Remote" in cache_class else None
+    try:
+        return _load_remote_backend() if "Remote" in cache_class else None
+    except (AttributeError, TypeError) as error:
+        raise ValueError(
+            f"HELION_REMOTE_CACHE_BACKEND names no class of caches: {error}"
+        ) from error
 
 
 def _fields(table: str, point: Point, hardware: str, strict: bool) -> dict[str, str]:

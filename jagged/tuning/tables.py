@@ -76,6 +76,14 @@ def file_name(stem: str, capability: Capability) -> str:
     return f"_helion_aot_{stem}_cuda_sm{capability[0]}{capability[1]}.py"
 
 
+def parts_of(path: Path) -> tuple[str, Capability]:
+    """The stem and the capability that a file of tables is named after."""
+    match = _NAME.fullmatch(path.name)
+    if match is None:
+        raise ValueError(f"{path} has no name of a file of tables")
+    return match[1], (int(match[2]), int(match[3]))
+
+
 def files(folder: Path, stem: str) -> dict[Capability, Path]:
     """The files in `folder` of one kernel file, by capability."""
     found = {}
@@ -137,7 +145,7 @@ def _load(path: Path, _changed: int) -> ModuleType:
 
 
 def _damaged(path: Path, why: str) -> str:
-    return f"{path} is damaged, or no file of tables ({why}): delete it, or tune again"
+    return f"{path} is damaged, or no file of tables ({why}): delete it and tune again"
 
 
 def _named(module: ModuleType, kind: str) -> list[str]:
@@ -230,7 +238,16 @@ def write(folder: Path, stem: str, capability: Capability, tables: Mapping[str, 
     """
     path = folder / file_name(stem, capability)
     kept = {name: entries(path, name) for name in names(path)} if path.exists() else {}
-    text = render(stem, capability, {**kept, **tables})
+    return replace(folder, stem, capability, {**kept, **tables})
+
+
+def replace(folder: Path, stem: str, capability: Capability, tables: Mapping[str, Entries]) -> Path:
+    """Write a file of these tables and no others; without any, there is no file."""
+    path = folder / file_name(stem, capability)
+    if not tables:
+        path.unlink(missing_ok=True)
+        return path
+    text = render(stem, capability, tables)
     folder.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")

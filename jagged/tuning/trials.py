@@ -9,6 +9,7 @@ import os
 import signal
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -51,7 +52,11 @@ class Trials(Protocol):
         ...
 
     def check(self, unit: Unit, config: Config) -> str:
-        """Run the unit's call with a config and compare with float64: why it is wrong, or ""."""
+        """Run the unit's call with a config and compare with float64: why it is wrong, or "".
+
+        Raises:
+            Unmeasurable: there is no such call.
+        """
         ...
 
     def times(self, unit: Unit, configs: Sequence[Config]) -> list[float | str]:
@@ -61,6 +66,10 @@ class Trials(Protocol):
 
 class DeviceLost(RuntimeError):
     """A config made the GPU unusable for this process."""
+
+
+class Unmeasurable(ValueError):
+    """A unit's call cannot be made here, whatever the config: for want of memory, say."""
 
 
 class GpuTrials:
@@ -99,7 +108,13 @@ class GpuTrials:
             (unit.table.stem, unit.table.name, unit.case, unit.direction, config, self._target)
             for config in configs
         ]
-        return list(self._pool.map(compiled, *zip(*tasks, strict=True)))
+        try:
+            return list(self._pool.map(compiled, *zip(*tasks, strict=True)))
+        except BrokenProcessPool as error:
+            raise ChildProcessError(
+                "a process that compiles was killed, perhaps for want of memory: start the run "
+                "again, perhaps with fewer --workers; it goes on where it ended"
+            ) from error
 
     def check(self, unit: Unit, config: Config) -> str:
         self._enter(unit)
@@ -146,8 +161,13 @@ class GpuTrials:
         self._unit = self._checked = None
         self._args = ()
         torch.manual_seed(0)
-        self._args = unit.case.arguments(unit.direction, str(self._device))
-        self._checked = _Checked.of(unit, str(self._device))
+        try:
+            self._args = unit.case.arguments(unit.direction, str(self._device))
+            self._checked = _Checked.of(unit, str(self._device))
+        except Exception as error:
+            self._args = ()
+            self._alive("the GPU's context broke while a call was made: start the run again")
+            raise Unmeasurable(_first_line(error)) from error
         self._unit = unit
 
 

@@ -9,7 +9,8 @@ before the next begins.
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from jagged import kernels
-from jagged.tuning import cache, tables
+from jagged.tuning import cache, tables, validate
 from jagged.tuning.configs import Config, ConfigTable
 from jagged.tuning.cover import SLACK, allowed, smallest_cover
 from jagged.tuning.journal import Journal
@@ -25,7 +26,7 @@ from jagged.tuning.plan import Unit
 from jagged.tuning.progress import Progress
 from jagged.tuning.search import CHUNK, Measured, Plain, key_of, search
 from jagged.tuning.tables import Entries
-from jagged.tuning.trials import DeviceLost, Trials
+from jagged.tuning.trials import DeviceLost, Trials, Unmeasurable
 
 FIRST = 0.7  # of the time goes to the searches, the rest to measuring their bests everywhere
 FINALISTS = 4  # of a point, that are measured at the others
@@ -80,6 +81,7 @@ class Tuner:
         self._end = math.inf if budget is None else self._begin + budget
         self._results: dict[str, dict[str, float | str]] = {}  # of each unit's configs
         self._spills: dict[str, int] = {}  # of what the tables have
+        self._unmeasurable: dict[str, str] = {}  # units whose call cannot be made, and why
         self.interrupted = False
         """Whether the user stopped the run."""
 
@@ -93,7 +95,10 @@ class Tuner:
                 now, left = self._clock(), len(units) - done
                 until = math.inf if first is None else now + max(0.0, first - now) / left
                 progress.show(done, f"{unit.name}: {unit.case}", first)
-                self._search(outcomes[-1], until)
+                try:
+                    self._search(outcomes[-1], until)
+                except Unmeasurable as error:
+                    self._unmeasurable[unit.name] = str(error)
                 progress.show(done + 1, self._said(outcomes[-1]), first)
             for group in by_table(outcomes):
                 self._measure_everywhere(group)
@@ -136,6 +141,8 @@ class Tuner:
     def _said(self, outcome: Outcome) -> str:
         """A line about a unit's search."""
         name, times = outcome.unit.name, [time for time in _times(outcome) if time < math.inf]
+        if name in self._unmeasurable:
+            return f"{name} cannot be measured: {self._unmeasurable[name]}"
         if not times:
             reasons = [r for r in self._results.get(name, {}).values() if isinstance(r, str)]
             return f"{name}: no config runs ({reasons[0] if reasons else 'no time'})"
@@ -148,6 +155,8 @@ class Tuner:
         """Time the best configs of each point at the other points of the table."""
         configs = {key_of(c): c for other in group for c in finalists(other)}
         for outcome in group:
+            if outcome.unit.name in self._unmeasurable:
+                continue
             measure = partial(self._measure, outcome.unit, until=self._end)
             outcome.measured.add(configs.values(), measure)
 
@@ -247,6 +256,32 @@ def choose(group: Sequence[Outcome]) -> None:
     plain = list(configs.values())
     for outcome, row in zip(group, times, strict=True):
         outcome.chosen = plain[min(kept, key=lambda i: row[i])]
+
+
+def leave_out_misfits(ops: Iterable[str], folder: Path) -> dict[Path, int]:
+    """Take configs out of a folder's tables that were tuned for other kernels: how many, by file.
+
+    A config that no call launches stays: it does no harm.
+    """
+    found = [
+        problem
+        for problem in validate.problems(sorted(ops), folder)
+        if problem.point is not None and problem.reason != validate.UNUSED
+    ]
+    gone = {(problem.path, problem.table, problem.point) for problem in found}
+    counts = Counter(problem.path for problem in found)
+    for path in counts:
+        stem, capability = tables.parts_of(path)
+        kept = {
+            name: {
+                point: config
+                for point, config in tables.entries(path, name).items()
+                if (path, f"{stem}.{name}", point) not in gone
+            }
+            for name in tables.names(path)
+        }
+        tables.replace(path.parent, stem, capability, {k: v for k, v in kept.items() if v})
+    return dict(counts)
 
 
 def require_writable(units: Sequence[Unit], folder: Path, capability: tuple[int, int]) -> None:

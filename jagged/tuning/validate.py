@@ -20,6 +20,7 @@ from jagged.tuning.decision import Point
 from jagged.tuning.offline import H200, FakeDevice, bind, misfit, pretend
 from jagged.tuning.plan import DIRECTIONS, Launch, Unit
 
+UNUSED = "no call launches a kernel with it"
 _DTYPES = {1: torch.int8, 2: torch.bfloat16, 4: torch.float32, 8: torch.int64}
 # Calls that ask every table, between them: few rows, many, and attention with a mask of its
 # own and with a bias.
@@ -94,7 +95,7 @@ def _refused(
 ) -> str:
     """Why the kernels that a config launches do not take it, or ""."""
     launches = _launches(users, table, point, table.config(plain))
-    reason = "" if launches else "no call launches a kernel with it"
+    reason = "" if launches else UNUSED
     for launch in launches:
         reason = reason or _misfit(launch, specs)
     return reason

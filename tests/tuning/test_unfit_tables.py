@@ -47,7 +47,7 @@ def test_a_file_that_was_cut_short_is_no_table(
     path = written(tmp_path)
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[: int(kept * len(lines))]))
-    message = rf"{path} is damaged, or no file of tables \({reason}.*delete it, or tune again"
+    message = rf"{path} is damaged, or no file of tables \({reason}.*delete it and tune again"
     with pytest.raises(ValueError, match=message):
         tables.load(path)
     use_tables(tmp_path)
