@@ -3,6 +3,7 @@
 `Trials` is all that the tuner knows of a GPU; tests put a cost function in its place.
 """
 
+import contextlib
 import importlib
 import multiprocessing
 import os
@@ -67,6 +68,10 @@ class Trials(Protocol):
 class DeviceLost(RuntimeError):
     """A config made the GPU unusable for this process."""
 
+    def __init__(self, message: str, config: Config | None = None) -> None:
+        super().__init__(message)
+        self.config = config  # None where it is not known which
+
 
 class Unmeasurable(ValueError):
     """A unit's call cannot be made here, whatever the config: for want of memory, say."""
@@ -126,9 +131,7 @@ class GpuTrials:
             wrong = differs(found, self._checked.exact, self._checked.plain)
             torch.cuda.synchronize(self._device)
         except Exception as error:
-            self._alive(
-                f"{config} broke the GPU's context: start the run again, it goes on without it"
-            )
+            self._alive(config)
             return _first_line(error)
         return wrong
 
@@ -143,16 +146,23 @@ class GpuTrials:
 
             return run
 
+        for config in configs:  # alone, with all rows, which `check` had not
+            with contextlib.suppress(Exception):  # it is met again, and told, below
+                with_config(config)()
+            self._alive(config)
         found = self._stopwatch.compare([with_config(config) for config in configs])
-        self._alive("the GPU's context broke while configs were timed: start the run again")
+        self._alive()
         return [_first_line(one) if isinstance(one, Exception) else one.p50 for one in found]
 
-    def _alive(self, message: str) -> None:
+    def _alive(self, config: Config | None = None) -> None:
         """Nothing runs in this process after an illegal access, and all would be blamed for one."""
         try:
             torch.cuda.synchronize(self._device)
         except Exception as lost:
-            raise DeviceLost(f"{message} ({_first_line(lost)})") from lost
+            what = "a call" if config is None else config
+            without = "" if config is None else ", it goes on without it"
+            message = f"{what} broke the GPU's context: start the run again{without}"
+            raise DeviceLost(f"{message} ({_first_line(lost)})", config) from lost
 
     def _enter(self, unit: Unit) -> None:
         """Make the tensors of a unit's call, once while it is the unit that is asked about."""
@@ -166,7 +176,7 @@ class GpuTrials:
             self._checked = _Checked.of(unit, str(self._device))
         except Exception as error:
             self._args = ()
-            self._alive("the GPU's context broke while a call was made: start the run again")
+            self._alive()
             raise Unmeasurable(_first_line(error)) from error
         self._unit = unit
 

@@ -10,7 +10,8 @@ before the next begins.
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
@@ -198,21 +199,31 @@ class Tuner:
                 wrong = f"needs {fit.shared} bytes of shared memory"
             elif fit.stack > most:
                 wrong = f"spills {fit.stack} bytes"
-            try:
+            with self._blaming(unit, {key: config}):
                 wrong = wrong or self._trials.check(unit, config)
-            except DeviceLost as lost:  # nothing runs in this process, but the next one knows why
-                self._journal.put(unit.key, key, str(lost))
-                raise
             if wrong:
                 found[key] = wrong
                 self._journal.put(unit.key, key, wrong)
             else:
                 ready[key] = config
         if ready:
-            times = self._trials.times(unit, list(ready.values()))
+            with self._blaming(unit, ready):
+                times = self._trials.times(unit, list(ready.values()))
             for key, result in zip(ready, times, strict=True):
                 found[key] = result
                 self._journal.put(unit.key, key, result)
+
+    @contextmanager
+    def _blaming(self, unit: Unit, configs: Mapping[str, Config]) -> Iterator[None]:
+        """Where one of these breaks the GPU nothing runs in this process any more, but the next one
+        knows why."""
+        try:
+            yield
+        except DeviceLost as lost:
+            for key, config in configs.items():
+                if lost.config is config:
+                    self._journal.put(unit.key, key, str(lost))
+            raise
 
 
 class _Unfinished(Exception):

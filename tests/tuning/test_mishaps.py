@@ -129,7 +129,7 @@ def test_operands_that_do_not_fit_are_said(monkeypatch: pytest.MonkeyPatch) -> N
     (unit, *_) = units([Case("sum", Shape(4, 4, 32), torch.complex64)], (9, 0))
     gpu = GpuTrials.__new__(GpuTrials)
     gpu._unit, gpu._device = None, torch.device("cpu")
-    monkeypatch.setattr(gpu, "_alive", lambda message: None)
+    monkeypatch.setattr(gpu, "_alive", lambda: None)
 
     def out_of_memory(*_: Any) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB\nmore")

@@ -15,7 +15,7 @@ from jagged.tuning.offline import H200, Target
 from jagged.tuning.operands import Shape
 from jagged.tuning.plan import Unit, units
 from jagged.tuning.progress import Progress
-from jagged.tuning.trials import differs, references, smaller
+from jagged.tuning.trials import DeviceLost, differs, references, smaller
 
 
 def unit_of(op: str, direction: str, shape: Shape, dtype: torch.dtype = torch.bfloat16) -> Unit:
@@ -117,6 +117,31 @@ def test_a_config_under_which_the_call_launches_another_kernel_is_dropped() -> N
     other = Config(unit.current.settings, unit.current.form, constants)
     fit = trials.compiled(table.stem, table.name, case, "forward", other, H200)
     assert "launches another kernel" in fit.error
+
+
+def test_the_config_that_broke_the_gpu_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those that are timed together."""
+    unit = unit_of("sum", "forward", Shape(4, 4, 32))
+    configs = [unit.table.config({"block_sizes": [n], "num_warps": 1}) for n in (1, 2, 4)]
+    ran: list[Config] = []
+
+    def call(values: torch.Tensor) -> None:
+        ran.append(unit.table.pick(values, 32, 4))
+        if ran[-1] is configs[0]:
+            raise RuntimeError("out of resources")  # the GPU goes on
+
+    def synchronize(_device: torch.device) -> None:
+        if ran and ran[-1] is configs[1]:
+            raise RuntimeError("an illegal memory access was encountered")
+
+    gpu = trials.GpuTrials.__new__(trials.GpuTrials)
+    gpu._unit, gpu._args, gpu._device = unit, (torch.ones(16, 32),), torch.device("cpu")
+    monkeypatch.setattr(trials.plan, "implementation", lambda *_: call)
+    monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+    with pytest.raises(DeviceLost, match=r"'block_sizes': \[2\].* broke the GPU") as lost:
+        gpu.times(unit, configs)
+    assert lost.value.config is configs[1]
+    assert ran == configs[:2]
 
 
 def test_processes_that_compile_are_no_forks(monkeypatch: pytest.MonkeyPatch) -> None:

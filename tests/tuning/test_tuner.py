@@ -2,7 +2,7 @@
 
 import io
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,10 +10,10 @@ import pytest
 from jagged.kernels import sum as row_sum
 from jagged.tuning import __main__, tables, tuner
 from jagged.tuning.cases import Case
-from jagged.tuning.configs import use_tables
+from jagged.tuning.configs import Config, use_tables
 from jagged.tuning.journal import Journal
 from jagged.tuning.operands import Shape
-from jagged.tuning.plan import units
+from jagged.tuning.plan import Unit, units
 from jagged.tuning.progress import Progress
 from jagged.tuning.trials import DeviceLost
 from jagged.tuning.tuner import Outcome, Tuner
@@ -99,6 +99,23 @@ def test_a_run_goes_on_without_a_config_that_broke_the_gpu(tmp_path: Path) -> No
     _, (outcome,) = run(trials, tmp_path, CASES_SUM[:1])
     assert outcome.before == math.inf
     assert outcome.after < math.inf
+
+
+def test_a_config_that_breaks_the_gpu_while_timed_is_not_timed_again(tmp_path: Path) -> None:
+    """Its check, of fewer rows, was fine."""
+    (unit, *_) = (u for u in units(CASES_SUM, (9, 9)) if u.table is TABLE)
+    bad = TABLE.config(unit.current.as_dict())
+
+    class Breaks(CostTrials):
+        def times(self, unit: Unit, configs: Sequence[Config]) -> list[float | str]:
+            if bad in configs:
+                raise DeviceLost("broke the GPU's context", bad)
+            return super().times(unit, configs)
+
+    with pytest.raises(DeviceLost):
+        run(Breaks(), tmp_path, CASES_SUM[:1])
+    _, (outcome,) = run(Breaks(), tmp_path, CASES_SUM[:1])
+    assert (outcome.before, outcome.after < math.inf) == (math.inf, True)
 
 
 def test_what_was_found_on_such_a_gpu_is_not_searched_for_again(

@@ -42,7 +42,7 @@ class CostTrials:
         self.checked += 1
         self.now += self.seconds
         if config is self.broken and self.loses_device:
-            raise DeviceLost("broke the GPU's context")
+            raise DeviceLost("broke the GPU's context", config)
         return "result 0 is wrong" if 16 in blocks(config) or config is self.broken else ""
 
     def times(self, unit: Unit, configs: Sequence[Config]) -> list[float | str]:
