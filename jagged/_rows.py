@@ -1,4 +1,6 @@
-"""Offsets arithmetic in plain torch that never waits for a device."""
+"""Offsets arithmetic in plain torch; none but `read_last` waits for a device."""
+
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -23,8 +25,11 @@ def as_offsets(lengths: Tensor, capacity: int | None) -> Tensor:
 
 
 def read_last(offsets: Tensor) -> int:
-    """The number of elements, which a GPU is waited for; torch.compile is told that it is one."""
-    total = int(offsets[-1])
+    """The number of elements, which a GPU is waited for; torch.compile is told that it is one.
+
+    `int()` would make torch.export write today's number down.
+    """
+    total = cast(int, offsets[-1].item())
     torch._check(total >= 0)  # type: ignore[no-untyped-call]
     return total
 

@@ -408,3 +408,20 @@ def test_a_number_that_is_read_compiles_in_one_graph(
     for lengths in ([1, 2, 5], [3, 0, 2, 7], [0, 0, 1]):
         x = random_jagged(lengths, 3, tail=2)
         torch.testing.assert_close(compiled(x), pooled(x))
+
+
+def test_exports_a_cut_to_the_newest() -> None:
+    class Newest(torch.nn.Module):
+        def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
+            x = JaggedTensor.from_lengths(values, lengths)
+            newest = x.split((lengths - 2).clamp(min=0))[1]
+            return ops.sum(newest.values, newest.offsets)
+
+    def given(lengths: list[int]) -> tuple[Tensor, Tensor]:
+        return torch.arange(1.0, sum(lengths) + 1), torch.tensor(lengths)
+
+    any_size = {0: torch.export.Dim.DYNAMIC}
+    exported = torch.export.export(
+        Newest(), given([3, 1, 5, 0]), dynamic_shapes=(any_size, any_size), strict=False
+    )
+    assert exported.module()(*given([1, 4, 2])).tolist() == [1, 4 + 5, 6 + 7]
