@@ -208,10 +208,9 @@ def digest(files: Iterable[Path]) -> str:
 
 def _remembered(path: Path, key: str, remote: RemoteCacheBackend | None) -> Config | None:
     """The config on disk, else the remote one, which is then written to disk."""
-    if path.exists():
-        parsed = _parse(path.read_text())
-        if parsed is not None:
-            return parsed[1]
+    parsed = _parse(_text(path))
+    if parsed is not None:
+        return parsed[1]
     data = None if remote is None else remote.get(key)
     parsed = None if data is None else _parse(data)
     if data is None or parsed is None:
@@ -222,13 +221,21 @@ def _remembered(path: Path, key: str, remote: RemoteCacheBackend | None) -> Conf
 
 def _entries(remote: RemoteCacheBackend | None) -> Iterator[tuple[dict[str, str], Config]]:
     """Every readable entry: those on disk, then the remote ones."""
-    texts = [path.read_text() for path in sorted(folder().glob("*.json"))]
+    texts = [_text(path) for path in sorted(folder().glob("*.json"))]
     if remote is not None:
         texts.extend(remote.list(max_results=MOST_REMOTE))
     for text in texts:
         parsed = _parse(text)
         if parsed is not None:
             yield parsed
+
+
+def _text(path: Path) -> str:
+    """What is in an entry's file; nothing of one that is not there, or is not any more."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
 
 
 def _entry(config: Config, fields: dict[str, str], microseconds: float) -> str:
@@ -245,9 +252,10 @@ def _parse(text: str) -> tuple[dict[str, str], Config] | None:
     """Fields and config of an entry; None for Helion's own, and for a damaged one."""
     try:
         entry = json.loads(text)
-        if entry["key"]["type"] != "jagged":
+        fields = entry["key"]["fields"]
+        if entry["key"]["type"] != "jagged" or not isinstance(json.loads(fields["point"]), list):
             return None
-        return entry["key"]["fields"], Config.from_dict(json.loads(entry["config"]))
+        return fields, Config.from_dict(json.loads(entry["config"]))
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
 

@@ -1,6 +1,8 @@
 """Single configs as files, and the best of earlier searches under Helion's switches."""
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import helion
@@ -134,6 +136,50 @@ class TestBest:
         path.write_text(path.read_text()[:40])
         assert same(best((1,), Search(SMALL)), SMALL)
         assert same(best((1,), Search(LARGE)), SMALL)
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            lambda text: b"\xff\x00" + text,
+            lambda text: b"",
+            lambda text: text[: len(text) // 2],
+            lambda text: b"[]",
+            lambda text: text.replace(b'"point": "[64]"', b'"point": "64"'),
+            lambda text: text.replace(b'"point": "[64]"', b'"point": [64]'),
+            lambda text: text.replace(b'"source"', b'"sources"'),
+            lambda text: re.sub(rb'"fields": {[^}]*}', b'"fields": "none"', text),
+            lambda text: re.sub(rb'"config": .*', rb'"config": "[8]",', text),
+        ],
+    )
+    def test_damaged_entries_are_passed_over(
+        self, damage: Callable[[bytes], bytes], folder: Path
+    ) -> None:
+        """Where it is the one that is asked for, and where it is a neighbour."""
+        best((64,), Search(SMALL))
+        (entry,) = (folder / "jagged").glob("*.json")
+        whole = entry.read_bytes()
+        entry.write_bytes(damage(whole))
+        assert entry.read_bytes() != whole
+        near = Search(LARGE)
+        best((65,), near)
+        assert near.starts == [[]]
+
+    def test_an_entry_may_go_while_others_are_read(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        best((64,), Search(SMALL))
+        (entry,) = (folder / "jagged").glob("*.json")
+        listed = Path.glob
+
+        def glob(self: Path, pattern: str) -> list[Path]:
+            found = list(listed(self, pattern))
+            entry.unlink(missing_ok=True)
+            return found
+
+        monkeypatch.setattr(Path, "glob", glob)
+        search = Search(LARGE)
+        best((65,), search)
+        assert search.starts == [[]]
 
     def test_refuses_a_module_that_is_none(self) -> None:
         with pytest.raises(ValueError, match=r"jagged\.kernels has no module 'summ'"):
