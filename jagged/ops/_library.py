@@ -101,6 +101,8 @@ def _runner(package: str, module: str, direction: str) -> Implementation:
 
 
 _PLAIN = frozenset((Tensor, Parameter, int, float, bool, str, type(None)))
+# Of gradients with a dimension more: torch.autograd.grad(is_grads_batched=True).
+_VMAP_MODE = torch._C._dispatch_key_parse("VmapMode")
 
 
 def _nobody_watches(args: tuple[Any, ...]) -> bool:
@@ -137,7 +139,12 @@ def operator(
                 _refuse_tangents(module, args)
             # Autograd calls a backward op with gradients enabled for `create_graph` alone. Before a
             # forward op the public function has asked `needs_gradient`.
-            if (is_backward and torch.is_grad_enabled()) or not _nobody_watches(args):
+            if is_backward and (
+                torch.is_grad_enabled()
+                or torch._C._dispatch_tls_is_dispatch_key_included(_VMAP_MODE)
+            ):
+                return overload(*args)
+            if not _nobody_watches(args):
                 return overload(*args)
             first: Tensor = args[0]
             if first.is_cuda:
@@ -163,14 +170,19 @@ def record(function: type[torch.autograd.Function], *args: Any) -> Tensor:
     """Call an `autograd.Function` of one result."""
     if torch.compiler.is_dynamo_compiling():
         args = tuple(_apart(args))
-    elif not torch._C._are_functorch_transforms_active():
-        # All that `Function.apply` does then; its own way there takes as long as the recording.
-        # Of a wrapper that a function transform left behind, the tensor inside.
-        args = tuple([unwrap_if_dead(arg) if type(arg) is Tensor else arg for arg in args])
-        recorded: Tensor = super(torch.autograd.Function, function).apply(*args)  # type: ignore[misc]
-        return recorded
-    out: Tensor = function.apply(*args)  # type: ignore[no-untyped-call]
-    return out
+        out: Tensor = function.apply(*args)  # type: ignore[no-untyped-call]
+        return out
+    if torch._C._are_functorch_transforms_active():
+        op = function.__module__.rpartition(".")[2]
+        raise RuntimeError(
+            f"jagged.ops.{op} has no derivative under a transform of torch.func (grad, vjp, vmap): "
+            "use .backward() or torch.autograd.grad"
+        )
+    # All that `Function.apply` does then; its own way there takes as long as the recording.
+    # Of a wrapper that a function transform left behind, the tensor inside.
+    args = tuple([unwrap_if_dead(arg) if type(arg) is Tensor else arg for arg in args])
+    recorded: Tensor = super(torch.autograd.Function, function).apply(*args)  # type: ignore[misc]
+    return recorded
 
 
 def _apart(args: tuple[Any, ...]) -> Iterator[Any]:

@@ -10,6 +10,7 @@ from tests.ops.battery import (
     JAGGED_CASES,
     Make,
     OpCase,
+    outgoing,
     subsets,
     widest,
     with_gradients,
@@ -109,6 +110,21 @@ def test_the_backward_op_is_asked_for_what_is_needed(case: OpCase, device: torch
             if argument.name.startswith(("need_", "has_"))
         }
         assert asked == {name: name in names for name in asked}
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")  # a loop over the op
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_several_gradients_at_once(case: OpCase, device: torch.device) -> None:
+    """As of `torch.autograd.functional.jacobian(vectorize=True)`."""
+    make = Make(LENGTHS, device, widest(device), tail=1)
+    leaves = with_gradients(case.make(make), case.operands)
+    operands = [leaves[name] for name in case.operands]
+    out = case.call(leaves)
+    grads = torch.stack([outgoing(case, out, make), 2 * outgoing(case, out, make)])
+    batched = torch.autograd.grad(out, operands, grads, retain_graph=True, is_grads_batched=True)
+    single = [torch.autograd.grad(out, operands, grad, retain_graph=True) for grad in grads]
+    for many, *each in zip(batched, *single, strict=True):
+        torch.testing.assert_close(many, torch.stack(each), rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

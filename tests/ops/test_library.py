@@ -51,10 +51,10 @@ def test_the_direct_way_is_for_plain_tensors(device: torch.device) -> None:
 
 
 def test_a_function_transform_is_an_error(device: torch.device) -> None:
-    """Autograd is entered past `Function.apply`, which would say so, but for transforms."""
+    """Autograd is entered past `Function.apply`, which says so in words of its own."""
     values = torch.tensor([1.0, 2.0, 3.0], device=device)
     offsets = torch.tensor([0, 2, 3], device=device)
-    with pytest.raises(RuntimeError, match="functorch transforms"):
+    with pytest.raises(RuntimeError, match=r"jagged\.ops\.sum has no derivative under a"):
         torch.func.grad(lambda x: jagged.ops.sum(x, offsets).sum())(values)
 
 
