@@ -13,6 +13,9 @@ from torch import Tensor
 
 from jagged._rows import row_ids
 
+# Unsigned numbers that torch neither indexes nor fills, and what holds their bits.
+SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+
 
 class Elements(NamedTuple):
     """For each of T elements: its row (B for the capacity tail) and its place in the row."""

@@ -2,10 +2,12 @@
 
 from torch import Tensor
 
-from jagged.eager._rows import pad, unpad
+from jagged.eager._rows import SIGNED, pad, unpad
 
 
 def forward(dense: Tensor, offsets: Tensor, total: int) -> Tensor:
+    if dense.dtype in SIGNED:
+        return unpad(dense.view(SIGNED[dense.dtype]), offsets, total).view(dense.dtype)
     return unpad(dense, offsets, total)
 
 

@@ -4,7 +4,10 @@ import torch
 import jagged
 from tests.ops.tables import TABLES, Table
 
-INTEGERS = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+UNSIGNED = [torch.uint16, torch.uint32, torch.uint64]  # torch itself fills and masks none of them
+INTEGERS = [
+    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, *UNSIGNED
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("table", TABLES, ids=str)
@@ -30,6 +33,14 @@ def test_ids_and_flags(dtype: torch.dtype, device: torch.device) -> None:
     out = jagged.ops.to_padded(values, torch.tensor([0, 2, 2, 4], device=device), 3, 1)
     assert out.dtype == dtype
     assert out.tolist() == [[1, 0, 1], [1, 1, 1], [1, 1, 1]]
+
+
+@pytest.mark.parametrize("dtype", UNSIGNED, ids=str)
+def test_padding_past_the_signed_numbers(dtype: torch.dtype, device: torch.device) -> None:
+    half = 2 ** (8 * dtype.itemsize - 1)
+    offsets = torch.tensor([0, 0, 1], device=device)
+    out = jagged.ops.to_padded(torch.ones(1, dtype=dtype, device=device), offsets, 2, half)
+    assert out.tolist() == [[half, half], [1, half]]
 
 
 def test_large_ids_are_exact(device: torch.device) -> None:
