@@ -116,6 +116,7 @@ class BucketedBias:
     def __post_init__(self) -> None:
         if self.bucket not in ("log", "sqrt"):
             raise ValueError(f'bucket must be "log" or "sqrt", got {self.bucket!r}')
+        checks.number_of_host("divisor", self.divisor)
         if not self.divisor > 0:
             raise ValueError(f"divisor must be positive, got {self.divisor}: 0.301 is usual")
         position, time = self.position_table, self.time_table

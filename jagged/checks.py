@@ -8,7 +8,6 @@ to do.
 
 import inspect
 import math
-from numbers import Real
 
 import torch
 from torch import Tensor
@@ -24,13 +23,15 @@ def shape_of(tensor: Tensor) -> str:
 
 
 def tensor(name: str, value: object) -> None:
-    """`value` is a tensor."""
+    """`value` is a tensor that lies in memory as ops read it."""
     if not isinstance(value, Tensor):
         # `x.values` of another library's jagged tensor, or of a plain one.
         method = "a method: layers take a JaggedTensor, as of JaggedTensor.from_rows or interop"
         is_method = inspect.ismethod(value) or inspect.isbuiltin(value)
         found = method if is_method else type(value).__name__
         raise TypeError(f"{name} must be a torch.Tensor, got {found}")
+    if value.layout is not torch.strided or value.is_nested:  # quick for the usual
+        strided(name, value)
 
 
 def offsets(offsets: Tensor, values: Tensor, name: str = "values") -> None:
@@ -168,7 +169,11 @@ def same_device(name: str, value: Tensor, other_name: str, other: Tensor) -> Non
 def operand(name: str, value: Tensor, other_name: str, other: Tensor) -> None:
     """`value` is a second operand: dtype and device of `other`, unit stride last."""
     if not (
-        isinstance(value, Tensor) and value.dtype == other.dtype and value.device == other.device
+        isinstance(value, Tensor)
+        and value.dtype == other.dtype
+        and value.device == other.device
+        and value.layout is torch.strided
+        and not value.is_nested
     ):  # one by one, to say which
         tensor(name, value)
         same_device(name, value, other_name, other)
@@ -229,11 +234,7 @@ def padding_value(value: float, values: Tensor) -> None:
     """`padding_value` is a number that the dtype of `values` holds."""
     if type(value) is float and value == 0:  # the usual, and every dtype holds it
         return
-    if isinstance(value, Tensor) or not isinstance(value, (int, float)):
-        raise TypeError(
-            f"padding_value must be a Python number, got {type(value).__name__}: "
-            "reading it from the device would stall every call"
-        )
+    number_of_host("padding_value", value)
     if values.dtype.is_floating_point:
         most = torch.finfo(values.dtype).max
         if most < abs(value) < torch.inf:
@@ -287,25 +288,40 @@ def norm_parameters(
         last_stride(name, parameter)
     if weight is not None and bias is not None:
         same_dtype("bias", bias, "weight", weight)
-    if eps < 0:
-        raise ValueError(f"eps must not be negative, got {eps}")
+    if type(eps) is not float or not 0 <= eps < math.inf:  # quick for the usual
+        finite("eps", eps)
+        if eps < 0:
+            raise ValueError(f"eps must not be negative, got {eps}")
+
+
+def is_number(value: object) -> bool:
+    """Whether `value` is a real number of Python's or numpy's, a bool among them."""
+    if isinstance(value, (int, float)):  # which Dynamo can say of those it traces, not the rest
+        return True
+    return not isinstance(value, Tensor) and hasattr(value, "__float__")
+
+
+def number_of_host(name: str, value: object) -> None:
+    """`value` is a real number of the host."""
+    if not is_number(value):
+        raise TypeError(
+            f"{name} must be a Python number, got {type(value).__name__}: "
+            "reading it from the device would stall every call"
+        )
 
 
 def finite(name: str, value: float) -> None:
     """`value` is a number of the host, neither infinite nor NaN."""
-    if isinstance(value, (bool, Tensor)) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a Python number, got {type(value).__name__}")
+    number_of_host(name, value)
+    if isinstance(value, bool):
+        raise TypeError(f"{name} must be a Python number, got bool")
     if not math.isfinite(value):
         raise ValueError(f"{name} must be finite, got {value}")
 
 
 def probability(name: str, value: float) -> None:
     """`value` is a number in [0, 1)."""
-    if isinstance(value, Tensor) or not isinstance(value, (int, float)):
-        raise TypeError(
-            f"{name} must be a Python number, got {type(value).__name__}: "
-            "reading it from the device would stall every call"
-        )
+    number_of_host(name, value)
     if not 0 <= value < 1:
         raise ValueError(f"{name} must be in [0, 1), got {value}")
 

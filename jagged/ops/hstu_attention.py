@@ -85,16 +85,17 @@ def hstu_attention(
         _check_scale_per_query(scale, q)
         scale_per_query = scale
         scale = 1.0
-    elif scale is None or isinstance(scale, (bool, str)):
+    elif isinstance(scale, bool) or not checks.is_number(scale):
         raise TypeError(
             "scale must be a number or a tensor [T], "
             f"got {type(scale).__name__}: use 1 / the model's longest row"
         )
     if alpha is None:
         alpha = float(max(q.shape[2], 1) ** -0.5)
-    elif isinstance(alpha, Tensor):
+    elif isinstance(alpha, bool) or not checks.is_number(alpha):
         raise TypeError(
-            "alpha must be a Python number, or None for 1 / sqrt(D), got a tensor: multiply q by it"
+            "alpha must be a Python number, or None for 1 / sqrt(D), "
+            f"got {type(alpha).__name__}: multiply q by a tensor"
         )
     if not isinstance(mask, HSTUMask):
         raise TypeError(f"mask must be a jagged.HSTUMask, got {type(mask).__name__}")

@@ -45,6 +45,7 @@ def to_padded(
     checks.offsets(offsets, values)
     checks.length("max_length", max_length)
     checks.padding_value(padding_value, values)
+    padding_value = float(padding_value)
     if needs_gradient(values):
         return record(_ToPadded, values, offsets, max_length, padding_value)
     out: Tensor = _forward(values, offsets, max_length, padding_value)

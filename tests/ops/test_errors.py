@@ -249,6 +249,11 @@ def test_parameters_of_the_norms(op: str) -> None:
         call(weight=1.0)
     with pytest.raises(ValueError, match=r"eps must not be negative, got -1\.0"):
         call(eps=-1.0)
+    with pytest.raises(ValueError, match="eps must be finite, got nan"):
+        call(eps=float("nan"))
+    for eps in (None, "1e-5", torch.tensor(1e-5)):
+        with pytest.raises(TypeError, match="eps must be a Python number, got"):
+            call(eps=eps)
     with pytest.raises(TypeError, match=r"bias must have the dtype of weight \(torch.float32\)"):
         getattr(ops, op)(
             VALUES.half(), offsets=OFFSETS, weight=torch.ones(3), bias=torch.ones(3).half()
@@ -261,6 +266,42 @@ def test_a_jagged_tensor_of_another_library() -> None:
         ops.sum(VALUES.values, OFFSETS)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"values must be a torch\.Tensor, got Identity$"):
         ops.sum(torch.nn.Identity(), OFFSETS)  # type: ignore[arg-type]
+
+
+def test_a_number_of_numpy_is_a_number() -> None:
+    numpy = pytest.importorskip("numpy", reason="numpy is optional")
+    assert ops.to_padded(VALUES, OFFSETS, 3, numpy.float32(0.5))[1].eq(0.5).all()
+    assert ops.to_padded(VALUES.long(), OFFSETS, 3, numpy.int64(-1))[1].eq(-1).all()
+    out = ops.layer_norm(VALUES, OFFSETS, eps=numpy.float32(0.5))
+    assert torch.equal(out, ops.layer_norm(VALUES, OFFSETS, eps=0.5))
+
+
+LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "torch.sparse_coo: call": torch.Tensor.to_sparse,
+    "torch.sparse_csr: call": torch.Tensor.to_sparse_csr,
+    "a nested one: convert it with jagged.interop.nested": lambda x: torch.nested.as_nested_tensor(
+        [x, x], layout=torch.jagged
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta:UserWarning")
+@pytest.mark.parametrize("found", LAYOUTS)
+def test_layouts_that_no_op_reads(found: str) -> None:
+    def message(name: str) -> str:
+        return re.escape(f"{name} must be a strided tensor, got {found}")
+
+    change = LAYOUTS[found]
+    for call in ON_VALUES.values():
+        with pytest.raises(ValueError, match=message("values")):
+            call(change(VALUES), OFFSETS)
+    if "csr" not in found:
+        with pytest.raises(ValueError, match=message("offsets")):
+            ops.sum(VALUES, change(OFFSETS))
+    with pytest.raises(ValueError, match=message("dense")):
+        ops.row_add(VALUES, OFFSETS, change(GRID[:, 0]))
+    with pytest.raises(ValueError, match=message("dense")):
+        ops.from_padded(change(GRID[:, 0]), OFFSETS, 5)
 
 
 def test_padding_values() -> None:

@@ -136,6 +136,8 @@ def test_what_has_no_default(name: str) -> None:
         ),
         ({"scale": torch.ones(2 * T)[::2]}, ValueError, r"scale must have stride 1"),
         ({"alpha": torch.tensor(1.0)}, TypeError, r"alpha must be a Python number.*multiply q"),
+        ({"alpha": "0.5"}, TypeError, r"alpha must be a Python number.*got str"),
+        ({"scale": 1j}, TypeError, r"scale must be a number or a tensor \[T\], got complex"),
         ({"mask": "causal"}, TypeError, r"mask must be a jagged\.HSTUMask, got str"),
         ({"mask": None}, TypeError, r"mask must be a jagged\.HSTUMask, got NoneType"),
         ({"bias": torch.ones(5)}, TypeError, r"bias must be a jagged\.BucketedBias, got Tensor"),
