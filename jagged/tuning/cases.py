@@ -62,7 +62,7 @@ def read_cases(path: Path) -> list[Case]:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
+    except ValueError as error:
         raise ValueError(f"{path} is no JSON: {error}") from error
     if not isinstance(content, dict) or not isinstance(content.get("cases"), list):
         raise ValueError(f'{path} must hold {{"cases": [...]}}')
@@ -84,10 +84,14 @@ def _case(entry: Any, where: str) -> Case:
         raise ValueError(f"{where}: options must be numbers by name, got {options!r}")
     if type(more.get("calls", 1)) is not int or type(more.get("backward", True)) is not bool:
         raise ValueError(f"{where}: calls must be a number, backward true or false, got {more}")
+    if op not in operands.ANY_DTYPE and not dtype.is_floating_point:
+        raise ValueError(f"{where}: {op} takes floating-point values, got {dtype}")
     try:
-        return Case(op, operands.Shape(**rest), dtype, **more)
+        case = Case(op, operands.Shape(**rest), dtype, **more)
+        case.arguments("forward", "meta")
     except (TypeError, ValueError) as error:
         raise ValueError(f"{where}: {error}") from error
+    return case
 
 
 def default_cases(op: str, effort: str) -> list[Case]:

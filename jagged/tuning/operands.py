@@ -296,6 +296,7 @@ _BACKWARD: dict[str, Arguments] = {
 }
 
 OPS = tuple(sorted(_FORWARD))
+ANY_DTYPE = ("from_padded", "to_padded")  # the ops that take integers too
 
 
 def make(

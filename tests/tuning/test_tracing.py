@@ -237,3 +237,10 @@ def test_what_is_no_json_is_an_error(tmp_path: Path) -> None:
     path.write_text("softmax 4 9")
     with pytest.raises(ValueError, match=r"cases\.json is no JSON: Expecting value: line 1"):
         read_cases(path)
+
+
+def test_what_is_no_text_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "cases.json"
+    path.write_bytes(b'{"cases": ["\xff"]}')
+    with pytest.raises(ValueError, match=r"cases\.json is no JSON: .*utf-8"):
+        read_cases(path)
