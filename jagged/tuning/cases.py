@@ -73,19 +73,20 @@ def _case(entry: Any, where: str) -> Case:
     if not isinstance(entry, dict):
         raise ValueError(f"{where} must be an object with op, rows and length, got {entry!r}")
     rest = dict(entry)
-    op, dtype = rest.pop("op", None), getattr(torch, str(rest.pop("dtype", "bfloat16")), None)
+    op: str | None = rest.pop("op", None)
+    dtype: Any = getattr(torch, str(rest.pop("dtype", "bfloat16")), None)
     if op not in operands.OPS:
         raise ValueError(f"{where}: op must be one of {', '.join(operands.OPS)}, got {op!r}")
     if not isinstance(dtype, torch.dtype):
         raise ValueError(f"{where}: {entry['dtype']!r} is no dtype")
+    if op not in operands.ANY_DTYPE and not dtype.is_floating_point:
+        raise ValueError(f"{where}: {op} takes floating-point values, got {dtype}")
     more = {name: rest.pop(name) for name in ("options", "calls", "backward") if name in rest}
     options = more.get("options", {})
     if not (isinstance(options, dict) and all(type(n) is int for n in options.values())):
         raise ValueError(f"{where}: options must be numbers by name, got {options!r}")
     if type(more.get("calls", 1)) is not int or type(more.get("backward", True)) is not bool:
         raise ValueError(f"{where}: calls must be a number, backward true or false, got {more}")
-    if op not in operands.ANY_DTYPE and not dtype.is_floating_point:
-        raise ValueError(f"{where}: {op} takes floating-point values, got {dtype}")
     try:
         case = Case(op, operands.Shape(**rest), dtype, **more)
         case.arguments("forward", "meta")

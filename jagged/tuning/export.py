@@ -30,7 +30,7 @@ import torch
 from helion.runtime.triton import helpers
 from torch import Tensor
 
-from jagged.tuning import _arguments, _standalone, operands
+from jagged.tuning import _arguments, _standalone, operands, tables
 from jagged.tuning._bundle import Bundle, module_of
 from jagged.tuning.cases import Case
 from jagged.tuning.configs import CPU, Config, ConfigTable, capability_of, use_tables
@@ -372,6 +372,8 @@ def register(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the file that the command line asks for; the exit status."""
+    path = arguments.output or Path(f"{arguments.op}_{arguments.direction}.py")
+    tables.require_writable(path)
     use_tables(arguments.tables)
     text = export(
         arguments.op,
@@ -382,7 +384,7 @@ def run(arguments: argparse.Namespace) -> int:
         operands.parse_options(arguments.option),
         arguments.capability,
     )
-    path = arguments.output or Path(f"{arguments.op}_{arguments.direction}.py")
-    path.write_text(text)
+    with tables.replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
     print(f"{path}: {arguments.direction} of {arguments.op}, {len(text.splitlines())} lines")
     return 0

@@ -193,6 +193,28 @@ def test_refuses_on_the_command_line(
     assert message in capsys.readouterr().err
 
 
+def test_a_file_that_cannot_be_written_is_refused_before_code_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(export, "export", lambda *_: pytest.fail("made"))
+    shape = ["--shape", "rows=4,length=6,width=8"]
+    with pytest.raises(SystemExit, match="2"):
+        command_line("sum", *shape, "--output", str(tmp_path))
+    assert f"{tmp_path} is a folder" in capsys.readouterr().err
+
+
+def test_a_file_is_replaced_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service that imports it meanwhile has the old one or the new one."""
+    path = tmp_path / "deployed" / "sum.py"
+    shape = ["--shape", "rows=4,length=6,width=8", "--output", str(path)]
+    monkeypatch.setattr(export, "export", lambda *_: "one = 1\n")
+    assert command_line("sum", *shape) == 0
+    monkeypatch.setattr(export, "export", lambda *_: "\udcff")  # fails while it is written
+    with pytest.raises(SystemExit, match="2"):
+        command_line("sum", *shape)
+    assert [file.read_text() for file in path.parent.iterdir()] == ["one = 1\n"]
+
+
 def test_takes_the_config_of_the_users_table(tmp_path: Path) -> None:
     entries = {(4, 8, 4): {"block_sizes": [2, 8, 16], "num_warps": 2}}
     tables.write(tmp_path, "_rows", (8, 0), {"reduce_rows": entries})
