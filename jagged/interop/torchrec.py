@@ -1,7 +1,7 @@
 """torchrec's `JaggedTensor`, `KeyedJaggedTensor` and dicts of them."""
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -28,7 +28,8 @@ def from_torchrec(source: Any, *, max_length: int | None = None) -> Converted:
         taken; offsets that exist are used as they are (int32 or int64), else they are computed from
         the lengths. An empty batch, which torchrec writes with offsets of no entry, has offsets
         [0]. Nothing waits for a GPU, but for a `KeyedJaggedTensor` whose lengths per key were never
-        read (`sync()` not called): these are read then.
+        read (`sync()` not called): these are read then. Under torch.fx, with which torchrec's train
+        pipelines trace a model, the call is one node.
 
     Raises:
         TypeError: none of these types.
@@ -36,6 +37,9 @@ def from_torchrec(source: Any, *, max_length: int | None = None) -> Converted:
     from torchrec.sparse.jagged_tensor import JaggedTensor as TorchrecJagged
     from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
+    if isinstance(source, torch.fx.Proxy):
+        call = ("call_function", from_torchrec, (source,), {"max_length": max_length})
+        return cast("Converted", source.tracer.create_proxy(*call))
     if isinstance(source, KeyedJaggedTensor):
         return _from_keyed(source, max_length)
     if isinstance(source, TorchrecJagged):

@@ -7,12 +7,14 @@ import torch
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
+    from torchrec.fx.tracer import Tracer
     from torchrec.modules.embedding_configs import EmbeddingConfig
     from torchrec.modules.embedding_modules import EmbeddingCollection
     from torchrec.sparse import jagged_tensor as torchrec
 
 from jagged import JaggedTensor, ops
 from jagged.interop.torchrec import from_torchrec, to_keyed, to_torchrec
+from jagged.modules import SumPooling
 from jagged.testing import random_jagged
 
 
@@ -135,6 +137,27 @@ def test_an_embedding_collection_feeds_a_layer_and_learns() -> None:
     grad = next(collection.parameters()).grad
     assert grad is not None
     assert grad.sum(1).tolist() == [0, 4, 4, 4, 0, 0, 0, 0, 0, 0]
+
+
+def test_a_model_that_a_train_pipeline_traces() -> None:
+    class Pooled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.pooling = SumPooling()
+
+        def forward(self, batch: torchrec.KeyedJaggedTensor) -> torch.Tensor:
+            clicks = from_torchrec(batch, max_length=9)["clicks"]  # type: ignore[index]
+            pooled: torch.Tensor = self.pooling(clicks.with_values(clicks.values * 2))
+            return pooled
+
+    model = Pooled()
+    graph = Tracer(leaf_modules=["SumPooling"]).trace(model)
+    batch = torchrec.KeyedJaggedTensor(
+        keys=["clicks"], values=torch.arange(1.0, 6.0), lengths=torch.tensor([2, 0, 3])
+    )
+    got = torch.fx.GraphModule(model, graph)(batch)
+    assert got.tolist() == [6.0, 0.0, 24.0]
+    assert torch.equal(got, model(batch))
 
 
 def test_what_is_refused() -> None:
