@@ -249,7 +249,8 @@ class JaggedTensor:
         """The rows of an index [R], a bool mask [B], a slice or a list, in that order.
 
         `total` is T_cap of the result; without it the number of elements is read, which on a GPU
-        waits for the device. The offsets of the result are int64, since a row may be taken often.
+        waits for the device, as a mask and a list do in any case. The offsets of the result are
+        int64, since a row may be taken often.
         """
         checks.max_length(total, "total")
         if not isinstance(rows, slice):
