@@ -25,8 +25,14 @@ def add_kind(parser: ArgumentParser, whose: str) -> None:
     """The dtype and the options of calls."""
     parser.add_argument("--dtype", choices=DTYPES, default="bfloat16", help=f"{whose}: %(default)s")
     parser.add_argument(
-        "--option", action="append", default=[], metavar="NAME=NUMBER", help="of the op"
+        "--option", action="append", default=[], metavar="NAME=NUMBER", help=_options()
     )
+
+
+def _options() -> str:
+    """Those of each op."""
+    known = (f"{op}: {' '.join(names)}" for op, names in operands.OPTIONS.items())
+    return f"of the op ({'; '.join(known)})"
 
 
 def shape(text: str) -> Shape:

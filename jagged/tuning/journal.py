@@ -84,9 +84,14 @@ class Journal:
         self._write({"unit": unit, "config": config, "result": result})
 
     def _write(self, entry: dict[str, Any]) -> None:
-        self._file.write((json.dumps(entry) + "\n").encode())
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        try:
+            self._file.write((json.dumps(entry) + "\n").encode())
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise OSError(
+                f"{self.path} cannot be written: {error}; a run started again goes on from it"
+            ) from error
 
     def _entry(self, line: bytes, number: int) -> dict[str, Any]:
         try:

@@ -214,7 +214,7 @@ def _attention_backward(make: _Maker) -> tuple[Any, ...]:
 
 
 # Numbers: 0 or 1 for what is on or off; `dropout` in percent.
-_OPTIONS: dict[str, tuple[str, ...]] = {
+OPTIONS: dict[str, tuple[str, ...]] = {
     "softmax": ("max_length",),
     "layer_norm": ("plain",),
     "token_layer_norm": ("plain",),
@@ -318,9 +318,9 @@ def make(
     if direction not in ("forward", "backward"):
         raise ValueError(f"direction must be forward or backward, got {direction!r}")
     options = dict(options or {})
-    unknown = set(options) - set(_OPTIONS.get(op, ()))
+    unknown = set(options) - set(OPTIONS.get(op, ()))
     if unknown:
-        known = ", ".join(_OPTIONS.get(op, ())) or "none"
+        known = ", ".join(OPTIONS.get(op, ())) or "none"
         raise ValueError(f"options of {op} are: {known}; got {', '.join(sorted(unknown))}")
     table = _FORWARD if direction == "forward" else _BACKWARD
     return table[op](_Maker(shape, dtype, offsets_dtype, device, options))

@@ -98,6 +98,7 @@ def test_help_has_sizes_in_one_piece_and_the_default_dtype(
         text = capsys.readouterr().out
         assert all(size in text for size in ("length=MEAN", "columns=N", "heads=H", "longest=N"))
         assert ": bfloat16\n" in text
+        assert "norm_mul_dropout: plain silu concat dropout" in " ".join(text.split())
 
 
 def test_only_tune_reads_the_budget_of_the_environment(

@@ -1,5 +1,7 @@
 """A journal survives what ends a run."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,24 @@ def test_bytes_that_are_no_text_are_dropped_at_the_end_alone(tmp_path: Path) -> 
     path.write_bytes(whole + b"\xff\n")
     with pytest.raises(ValueError, match=r"journal\.jsonl, line 4 is no JSON"):
         Journal(path, FACTS)
+
+
+def test_a_full_disk_is_named_and_gone_on_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal.jsonl"
+
+    def full(_file: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with Journal(path, FACTS) as journal:
+        journal.put("unit", "one", 0.25)
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match=rf"{path} cannot be written: .*No space .*goes on"):
+            journal.put("unit", "two", 0.5)
+        monkeypatch.undo()
+    with Journal(path, FACTS) as journal:
+        assert journal.get("unit", "one") == 0.25
 
 
 def test_two_runs_do_not_share_a_journal(tmp_path: Path) -> None:
