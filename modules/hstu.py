@@ -32,6 +32,9 @@ class HSTULayer(nn.Module):
     `projection.{weight, bias}`, `attention.bias.{position_table, time_table}`,
     `output_norm.{weight, bias}`, `output.{weight, bias}`, as far as the config has them. Under
     autocast the products and the attention run in its dtype, the residual sum in that of x.
+
+    `norm`, `attention` and `output_norm` are read here, not called: forward hooks and `fully_shard`
+    go on the layer or on its two `nn.Linear`s.
     """
 
     def __init__(
