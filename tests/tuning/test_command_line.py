@@ -1,13 +1,15 @@
 """The command line, as far as it needs no GPU."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from jagged.tuning import __main__, tables
+from jagged.tuning import command_line, tables
 from jagged.tuning.cases import Case
 from jagged.tuning.configs import use_tables
 from jagged.tuning.operands import Shape
@@ -22,7 +24,7 @@ def own_folder() -> Iterator[None]:
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert __main__.main(arguments) == 0
+    assert command_line.main(arguments) == 0
     return capsys.readouterr().out
 
 
@@ -83,7 +85,7 @@ def test_what_cannot_be_done_is_said(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(SystemExit) as error:
-        __main__.main(arguments)
+        command_line.main(arguments)
     assert error.value.code == 2
     assert message in capsys.readouterr().err
 
@@ -94,7 +96,7 @@ def test_help_has_sizes_in_one_piece_and_the_default_dtype(
     monkeypatch.setenv("COLUMNS", "80")
     for command in ("show", "tune", "export", "helion"):
         with pytest.raises(SystemExit, match="0"):
-            __main__.main([command, "--help"])
+            command_line.main([command, "--help"])
         text = capsys.readouterr().out
         assert all(size in text for size in ("length=MEAN", "columns=N", "heads=H", "longest=N"))
         assert ": bfloat16\n" in text
@@ -107,7 +109,7 @@ def test_only_tune_reads_the_budget_of_the_environment(
     monkeypatch.setenv("HELION_AUTOTUNE_BUDGET_SECONDS", "soon")
     assert "forward" in printed(capsys, "show", "sum", *SHAPE, "--capability", "9.0")
     with pytest.raises(SystemExit, match="2"):
-        __main__.main(["tune"])
+        command_line.main(["tune"])
     assert "a number of seconds above 0, got 'soon'" in capsys.readouterr().err
 
 
@@ -115,12 +117,12 @@ def test_cases_of_the_command_line(tmp_path: Path) -> None:
     path = tmp_path / "calls.json"
     entries = [{"op": op, "rows": 4, "length": 9} for op in ("sum", "mean")]
     path.write_text(json.dumps({"cases": entries}))
-    parser = __main__.argparse.ArgumentParser()
-    __main__._add_cases(parser)
+    parser = command_line.argparse.ArgumentParser()
+    command_line._add_cases(parser)
     parser.set_defaults(effort="quick")
 
     def cases(*arguments: str) -> list[Case]:
-        return __main__._cases(parser.parse_args(arguments))
+        return command_line._cases(parser.parse_args(arguments))
 
     assert cases("--from-trace", str(path)) == cases("--shapes", str(path))
     assert cases("--from-trace", str(path), "--op", "sum") == [Case("sum", Shape(4, 9))]
@@ -139,5 +141,19 @@ def test_an_effort_that_does_not_tune_is_refused(
 ) -> None:
     monkeypatch.setenv("HELION_AUTOTUNE_EFFORT", "none")
     with pytest.raises(SystemExit):
-        __main__.main(["tune", "--op", "sum"])
+        command_line.main(["tune", "--op", "sum"])
     assert "HELION_AUTOTUNE_EFFORT must be among ['quick', 'full']" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("package", ["helion", "triton"])
+def test_without_its_packages_it_names_the_extra(package: str) -> None:
+    run = (
+        f"import runpy, sys; sys.modules[{package!r}] = None; "
+        "runpy.run_module('jagged.tuning', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"python -m jagged.tuning needs the package {package}, which is not installed: "
+        "pip install 'jagged-layers[gpu]'\n"
+    )

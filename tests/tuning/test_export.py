@@ -13,8 +13,8 @@ import torch
 
 from jagged.eager import sum as eager_sum
 from jagged.tuning import export, operands, tables
-from jagged.tuning.__main__ import main
 from jagged.tuning._bundle import Bundle, _used
+from jagged.tuning.command_line import main
 from jagged.tuning.configs import use_tables
 from jagged.tuning.operands import Shape, parse_shape
 

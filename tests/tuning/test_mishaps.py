@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from jagged.kernels import sum as row_sum
-from jagged.tuning import __main__, tables, trials, tuner, use_tables
+from jagged.tuning import command_line, tables, trials, tuner, use_tables
 from jagged.tuning.cases import Case
 from jagged.tuning.configs import Config
 from jagged.tuning.operands import Shape
@@ -35,13 +35,13 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Closing]]:
     found = [Closing()]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(__main__, "GpuTrials", lambda device, workers: found[-1])
+    monkeypatch.setattr(command_line, "GpuTrials", lambda device, workers: found[-1])
     yield found
     use_tables(None)
 
 
 def tune(folder: Path, *more: str) -> int:
-    return __main__.main([*SUM, "--out", str(folder / "tables"), *more])
+    return command_line.main([*SUM, "--out", str(folder / "tables"), *more])
 
 
 def refusal(capsys: pytest.CaptureFixture[str], folder: Path, *more: str) -> str:
@@ -103,7 +103,7 @@ def test_an_interrupt_at_any_time_is_no_traceback(
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(__main__, "units", interrupted)
+    monkeypatch.setattr(command_line, "units", interrupted)
     assert tune(tmp_path) == 130
     assert "interrupted" in capsys.readouterr().err
 
@@ -169,7 +169,7 @@ def test_tables_for_other_kernels_are_tuned_again(
     kept = tables.entries(path, "reduce_rows")
     assert set(kept) == {(2, 32, 64), (2, 32, 8)}
     assert kept[2, 32, 64].get("form") != "gone"
-    assert __main__.main(["check", "--op", "sum", "--tables", str(folder)]) == 0
+    assert command_line.main(["check", "--op", "sum", "--tables", str(folder)]) == 0
 
 
 def test_a_file_of_which_nothing_fits_is_removed(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_the_power_may_go_at_any_time(tmp_path: Path, monkeypatch: pytest.Monkey
     script.write_text(
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from jagged.tuning import __main__\n"
+        "from jagged.tuning import command_line\n"
         "from jagged.tuning.cases import Case\n"
         "from jagged.tuning.operands import Shape\n"
         "from tests.tuning.trials import CostTrials\n"
@@ -196,7 +196,8 @@ def test_the_power_may_go_at_any_time(tmp_path: Path, monkeypatch: pytest.Monkey
         "        if len(self.timed) > 8:\n"
         "            os.kill(os.getpid(), 9)\n"
         "        return super().times(unit, configs)\n"
-        "__main__.tune([Case('sum', Shape(64, 64, 32))], Killed(), Path(sys.argv[1]), 'quick')\n"
+        "cases = [Case('sum', Shape(64, 64, 32))]\n"
+        "command_line.tune(cases, Killed(), Path(sys.argv[1]), 'quick')\n"
     )
     folder = tmp_path / "tables"
     root = str(Path(__file__).parents[2])
@@ -211,8 +212,8 @@ def test_the_power_may_go_at_any_time(tmp_path: Path, monkeypatch: pytest.Monkey
     assert before.count('"result"') > 8
     fresh, resumed = Closing(), Closing()
     cases: Sequence[Case] = [Case("sum", Shape(64, 64, 32))]
-    __main__.tune(cases, resumed, folder, "quick")
-    __main__.tune(cases, fresh, tmp_path / "other", "quick")
+    command_line.tune(cases, resumed, folder, "quick")
+    command_line.tune(cases, fresh, tmp_path / "other", "quick")
     assert len(resumed.timed) < len(fresh.timed)
     (one,), (other,) = (list(f.glob("_helion_aot_*")) for f in (folder, tmp_path / "other"))
     assert one.read_text() == other.read_text()

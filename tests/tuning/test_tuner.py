@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jagged.kernels import sum as row_sum
-from jagged.tuning import __main__, tables, tuner
+from jagged.tuning import command_line, tables, tuner
 from jagged.tuning.cases import Case
 from jagged.tuning.configs import Config, use_tables
 from jagged.tuning.journal import Journal
@@ -173,7 +173,7 @@ def test_the_command_tunes_all_tables_of_a_call(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trials = CostTrials()
-    assert __main__.tune(CASES[:1], trials, tmp_path, "quick") == 0
+    assert command_line.tune(CASES[:1], trials, tmp_path, "quick") == 0
     printed = capsys.readouterr()
     for name in ("dense_add._add_dense", "_copies._to_elements", "_copies._to_cells"):
         assert name in printed.out
@@ -188,10 +188,10 @@ def test_a_folder_that_cannot_be_added_to_is_refused_first(tmp_path: Path) -> No
     path = tmp_path / tables.file_name("dense_add", trials.capability)
     path.write_text("def autotune__add_dense(*args):\n    return {'block_sizes': [8, 8]}\n")
     with pytest.raises(ValueError, match=r"was not written by jagged\.tuning"):
-        __main__.tune(CASES, trials, tmp_path, "quick")
+        command_line.tune(CASES, trials, tmp_path, "quick")
     assert trials.timed == []
 
 
 def test_an_interrupted_command_says_so(tmp_path: Path) -> None:
-    assert __main__.tune(CASES[:1], CostTrials(interrupt_after=2), tmp_path, "quick") == 130
+    assert command_line.tune(CASES[:1], CostTrials(interrupt_after=2), tmp_path, "quick") == 130
     assert list(tmp_path.glob("_helion_aot_*"))

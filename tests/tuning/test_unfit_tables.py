@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from jagged.kernels import softmax
-from jagged.tuning import __main__, tables, use_tables, validate
+from jagged.tuning import command_line, tables, use_tables, validate
 
 POINT = (2, 128, 64)
 ROW = {"block_sizes": [64, 32], "num_warps": 2, "form": "row", "constants": {"DEEP": 4, "BLOCK": 8}}
@@ -28,7 +28,7 @@ def written(folder: Path, config: Any = ROW) -> Path:
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     with pytest.raises(SystemExit, match="2"):
-        __main__.main(arguments)
+        command_line.main(arguments)
     return capsys.readouterr().err
 
 
@@ -105,7 +105,7 @@ def test_check_names_what_no_kernel_reads(
 ) -> None:
     path = written(tmp_path)
     renamed = path.rename(tmp_path / name)
-    assert __main__.main(["check", "--tables", str(tmp_path)]) == 1
+    assert command_line.main(["check", "--tables", str(tmp_path)]) == 1
     assert f"{renamed}: no kernel of this version reads it" in capsys.readouterr().out
 
 
@@ -113,7 +113,7 @@ def test_check_names_a_table_that_no_kernel_reads(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tables.write(tmp_path, "softmax", (9, 0), {"sideways": {POINT: ROW}})
-    assert __main__.main(["check", "--op", "softmax", "--tables", str(tmp_path)]) == 1
+    assert command_line.main(["check", "--op", "softmax", "--tables", str(tmp_path)]) == 1
     said = capsys.readouterr().out
     assert f"{path}, sideways: no kernel of this version reads it" in said
 
@@ -123,7 +123,7 @@ def test_check_says_what_it_cannot_check(
 ) -> None:
     path = tmp_path / tables.file_name("softmax", (9, 0))
     path.write_text("def autotune_forward(*args):\n    return {'block_sizes': [8]}\n")
-    assert __main__.main(["check", "--op", "softmax", "--tables", str(tmp_path)]) == 1
+    assert command_line.main(["check", "--op", "softmax", "--tables", str(tmp_path)]) == 1
     assert f"{path}, softmax.forward: not checked, as it has no POINTS" in capsys.readouterr().out
 
 

@@ -9,7 +9,7 @@ import torch
 from torch._subclasses import fake_tensor
 
 from jagged.kernels import sum as row_sum
-from jagged.tuning import __main__, tables, validate
+from jagged.tuning import command_line, tables, validate
 from jagged.tuning.cases import Case
 from jagged.tuning.configs import Config, use_tables
 from jagged.tuning.offline import H200, FakeDevice, compile_kernel, pretend
@@ -83,7 +83,7 @@ def test_the_check_names_what_must_be_tuned_again(
         "_spread_rows: Too many values for config['block_sizes']"
     )
     assert text.endswith("; tune it again: python -m jagged.tuning tune --op sum")
-    assert __main__.main(["check", "--op", "sum", "--tables", str(tmp_path)]) == 1
+    assert command_line.main(["check", "--op", "sum", "--tables", str(tmp_path)]) == 1
     assert "1 configs or tables do not fit" in capsys.readouterr().out
 
 
@@ -95,7 +95,7 @@ def test_a_form_that_is_gone_must_be_tuned_again(tmp_path: Path) -> None:
 
 
 def test_shipped_tables_of_a_quick_op_pass_the_check(capsys: pytest.CaptureFixture[str]) -> None:
-    assert __main__.main(["check", "--op", "row_add"]) == 0
+    assert command_line.main(["check", "--op", "row_add"]) == 0
     assert "all configs fit" in capsys.readouterr().out
 
 
