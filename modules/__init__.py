@@ -8,7 +8,7 @@ from jagged.modules.hstu import HSTULayer, HSTUStack
 from jagged.modules.hstu_config import HSTUConfig
 from jagged.modules.linear import JaggedBMM, JaggedLinear, PerRowLinear
 from jagged.modules.norm import HeadLayerNorm, JaggedLayerNorm, TokenLayerNorm
-from jagged.modules.pooling import AttentionPooling, MeanPooling, SumPooling
+from jagged.modules.pooling import AttentionPooling, LastPooling, MeanPooling, SumPooling
 
 __all__ = [
     "AttentionPooling",
@@ -24,6 +24,7 @@ __all__ = [
     "JaggedLinear",
     "JaggedRowAdd",
     "JaggedSoftmax",
+    "LastPooling",
     "MeanPooling",
     "PerRowLinear",
     "PositionEncoder",

@@ -32,6 +32,22 @@ class MeanPooling(nn.Module):
         return ops.mean(x.values, x.offsets)
 
 
+class LastPooling(nn.Module):
+    """Last element of each row, 0 for an empty row: what next-item prediction reads of a history.
+
+    `values[offsets[1:] - 1]` would give an empty row the vector of the row before it.
+
+    Takes a jagged tensor with values [T, ...] and returns [B, ...].
+    """
+
+    def forward(self, x: JaggedTensor) -> Tensor:
+        check_jagged("x", x)
+        # Each row in two, the second of them its last element.
+        start, end = x.offsets[:-1], x.offsets[1:]
+        cuts = torch.stack([start, torch.maximum(end - 1, start)], 1).flatten()
+        return ops.to_padded(x.values, torch.cat([cuts, x.offsets[-1:]]), 1)[1::2, 0]
+
+
 class AttentionPooling(nn.Module):
     """Weighted mean of each row, the weights by a learned query: what one reads out of a history.
 

@@ -147,6 +147,7 @@ def randomised(layer: nn.Module) -> nn.Module:
 CASES = [
     Case("SumPooling", modules.SumPooling),
     Case("MeanPooling", modules.MeanPooling),
+    Case("LastPooling", modules.LastPooling),
     Case("AttentionPooling", lambda: modules.AttentionPooling(D, H)),
     Case("JaggedSoftmax", modules.JaggedSoftmax),
     Case("JaggedDenseAdd", modules.JaggedDenseAdd, rows=(("dense", (4, D)),)),

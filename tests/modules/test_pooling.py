@@ -14,6 +14,24 @@ def test_truth_table() -> None:
     x = JaggedTensor(values, torch.tensor([0, 3, 3, 4]))
     assert modules.SumPooling()(x).tolist() == [[9.0, 90.0], [0.0, 0.0], [5.0, 50.0]]
     assert modules.MeanPooling()(x).tolist() == [[3.0, 30.0], [0.0, 0.0], [5.0, 50.0]]
+    assert modules.LastPooling()(x).tolist() == [[6.0, 60.0], [0.0, 0.0], [5.0, 50.0]]
+
+
+@pytest.mark.parametrize("lengths", [[], [0], [0, 0], [0, 1, 0, 3, 0]])
+@pytest.mark.parametrize("tail", [0, 2])
+def test_last_of_odd_batches(lengths: list[int], tail: int) -> None:
+    x = random_jagged(lengths, 2, dtype=torch.float64, tail=tail)
+    x.values.requires_grad_()
+    out = modules.LastPooling()(x)
+    assert out.shape == (len(lengths), 2)
+    out.sum().backward()
+    gradient = torch.zeros(x.values.shape[0], dtype=torch.float64)
+    for place, row in enumerate(row_slices(x.offsets)):
+        assert out[place].tolist() == (x.values[row][-1].tolist() if lengths[place] else [0.0, 0.0])
+        if lengths[place]:
+            gradient[row][-1] = 1.0
+    assert x.values.grad is not None
+    assert x.values.grad.tolist() == gradient[:, None].expand(-1, 2).tolist()
 
 
 def test_attention_pooling_by_hand() -> None:
