@@ -102,10 +102,12 @@ def hstu_attention(
     if num_targets is not None:
         _check_integer("num_targets", num_targets, (torch.int32, torch.int64), q)
         checks.shape("num_targets", num_targets, (offsets.shape[0] - 1,), "[B]")
+    divisor = 1.0  # read from nowhere: torch.compile reads no number that two checkpoints share
     if bias is None:
         bias = _NO_BIAS
     else:
         _check_bias(bias, q, max_length)
+        divisor = float(bias.divisor)
     # float() makes torch.compile read a factor here: one that two calls share (a default, a layer
     # used twice) and that is first read inside `apply` cannot be traced a second time.
     arguments = (
@@ -125,7 +127,7 @@ def hstu_attention(
         bias.time_table,
         bias.timestamps if bias.time_table is not None else None,
         bias.bucket,
-        float(bias.divisor),
+        divisor,
     )
     if needs_gradient(q, k, v, bias.position_table, bias.time_table):
         return record(_HstuAttention, *arguments)

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 import jagged
 from jagged import JaggedTensor, modules
@@ -248,6 +250,23 @@ def test_a_bfloat16_model() -> None:
         assert (out.float() - want).norm() < 0.03 * want.norm()
         out.float().square().sum().backward()
         assert all(p.grad is not None and p.grad.isfinite().all() for p in layer.parameters())
+
+
+def test_checkpointed_layers_compile_in_one_graph() -> None:
+    config = HSTUConfig.production(
+        embedding_dim=8, num_heads=1, attention_dim=4, hidden_dim=4, max_length=9, num_layers=2
+    )
+    stack = HSTUStack(config).eval()
+
+    def run(x: JaggedTensor) -> Tensor:
+        for layer in stack.layers:
+            x = checkpoint(layer, x, use_reentrant=False)
+        return x.values
+
+    compiled = torch.compile(run, fullgraph=True, dynamic=True, backend="aot_eager")
+    for lengths in ([3, 0, 5, 2], [7, 1, 6]):
+        x = random_jagged(lengths, 8)
+        torch.testing.assert_close(compiled(x), run(x))
 
 
 @pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")  # the backend's own
