@@ -39,7 +39,7 @@ def layer_norm(
 
     Raises:
         TypeError, ValueError: an argument has a wrong dtype, rank, shape, stride or device, or
-            `eps` is negative.
+            `eps` is negative or not finite.
 
     Example:
         >>> values = torch.tensor([[1.0], [3.0], [7.0]])

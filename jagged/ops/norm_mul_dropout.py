@@ -70,7 +70,7 @@ def norm_mul_dropout(
 
     Raises:
         TypeError, ValueError: an argument has a wrong dtype, rank, shape, stride or device, `eps`
-            is negative, or `dropout` is not in [0, 1).
+            is negative or not finite, or `dropout` is not in [0, 1).
 
     Example:
         >>> values, u = torch.tensor([[1.0, 3.0], [5.0, 5.0]]), torch.tensor([[2.0, 3.0]] * 2)

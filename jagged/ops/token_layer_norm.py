@@ -41,7 +41,7 @@ def token_layer_norm(
 
     Raises:
         TypeError, ValueError: an argument has a wrong dtype, rank, shape, stride or device, or
-            `eps` is negative.
+            `eps` is negative or not finite.
 
     Example:
         >>> jagged.ops.token_layer_norm(torch.tensor([[1.0, 3.0], [5.0, 5.0]]))
