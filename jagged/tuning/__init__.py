@@ -23,6 +23,8 @@ same folder (`tables/journal.jsonl`); Ctrl-C ends a run and writes what was foun
 and every process that sees it uses them, with the shipped ones for what they leave out. The files
 are plain Python that a person can read: see `jagged.tuning.tables`. A table belongs to the version
 of the kernels that it was tuned for; `python -m jagged.tuning check` says whether it still fits.
+A file that is damaged, or a config of another form, is an error that names it, never passed over;
+`tune` with the same folder leaves such configs out and finds others.
 
 `python -m jagged.tuning export` writes what a call launches as one file without Helion and jagged.
 

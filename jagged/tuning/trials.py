@@ -8,6 +8,7 @@ import importlib
 import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -90,9 +91,15 @@ class GpuTrials:
         # Not by fork, and not by a server that forks: compiling asks the driver, which answers
         # nothing in a process that was forked after the first question to it.
         context = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_leave_interrupts)
-        for _ in range(workers):  # all start now: the first thing that each does is to import torch
-            self._pool.submit(os.getpid)
+        self._pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_end_tidily)
+        # All start now, as each imports torch first. What they inherit holds from their first
+        # moment: Ctrl-C is for the process that measures.
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            for _ in range(workers):
+                self._pool.submit(os.getpid)
+        finally:
+            signal.signal(signal.SIGINT, handler)
         self._target = Target.of(device)
         self.hardware = self._target.name
         self.capability = self._target.capability
@@ -105,7 +112,9 @@ class GpuTrials:
         self._checked: _Checked | None = None
 
     def close(self) -> None:
-        """End the processes that compile."""
+        """End the processes that compile, whatever they are at."""
+        for process in list(self._pool._processes.values()):
+            process.terminate()
         self._pool.shutdown(cancel_futures=True)
 
     def fits(self, unit: Unit, configs: Sequence[Config]) -> list[Fit]:
@@ -253,9 +262,9 @@ def compiled(
     return Fit(max(one.stack for one in made), max(one.shared for one in made))
 
 
-def _leave_interrupts() -> None:
-    """Ctrl-C is for the process that measures."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _end_tidily() -> None:
+    """When terminated, release what multiprocessing would warn of."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 
 
 def _as_tuple(result: Any) -> tuple[Tensor, ...]:

@@ -2,6 +2,10 @@
 
 import io
 import os
+import re
+import signal
+import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -150,8 +154,17 @@ def test_processes_that_compile_are_no_forks(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(trials, "Stopwatch", lambda *_, **__: SimpleNamespace(warm=lambda: None))
     gpu = trials.GpuTrials(torch.device("cuda"), 1)
     try:
+        for process in gpu._pool._processes:  # from the start: each imports torch for seconds
+            status = Path(f"/proc/{process}/status").read_text()
+            (ignored,) = re.findall(r"SigIgn:\s*(\w+)", status)
+            assert int(ignored, 16) >> (signal.SIGINT - 1) & 1, "Ctrl-C is for the tuner alone"
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         started = gpu._pool.submit(os.getppid).result()
         assert started == os.getpid()  # a server would be their parent
         assert gpu._pool._mp_context.get_start_method() == "spawn"  # type: ignore[attr-defined]
+        (process,) = gpu._pool._processes.values()
+        gpu._pool.submit(time.sleep, 600)  # as a long compilation, which nobody waits for any more
     finally:
         gpu.close()
+    process.join(20)
+    assert not process.is_alive()
