@@ -15,6 +15,7 @@ from torch import Tensor
 OFFSETS_DTYPES = (torch.int32, torch.int64)
 GPU_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 FLOATING_DTYPES = (*GPU_DTYPES, torch.float64)
+_STRIDED = torch.strided  # looked up once
 
 
 def shape_of(tensor: Tensor) -> str:
@@ -23,15 +24,13 @@ def shape_of(tensor: Tensor) -> str:
 
 
 def tensor(name: str, value: object) -> None:
-    """`value` is a tensor that lies in memory as ops read it."""
+    """`value` is a tensor."""
     if not isinstance(value, Tensor):
         # `x.values` of another library's jagged tensor, or of a plain one.
         method = "a method: layers take a JaggedTensor, as of JaggedTensor.from_rows or interop"
         is_method = inspect.ismethod(value) or inspect.isbuiltin(value)
         found = method if is_method else type(value).__name__
         raise TypeError(f"{name} must be a torch.Tensor, got {found}")
-    if value.layout is not torch.strided or value.is_nested:  # quick for the usual
-        strided(name, value)
 
 
 def offsets(offsets: Tensor, values: Tensor, name: str = "values") -> None:
@@ -68,7 +67,7 @@ def elements(name: str, values: Tensor) -> None:
 
 def strided(name: str, value: Tensor) -> None:
     """`value` lies in memory as ops read it: neither sparse nor nested."""
-    if value.layout is not torch.strided or value.is_nested:  # of nested ones some say strided
+    if value.layout is not _STRIDED or value.is_nested:  # of nested ones some say strided
         found, way = str(value.layout), f"call {name}.to_dense()"
         if value.is_nested:
             found, way = "a nested one", "convert it with jagged.interop.nested.from_nested"
@@ -79,8 +78,10 @@ def ragged(name: str, values: Tensor, ndim: int | None = None) -> None:
     """`values` has a ragged dimension (`ndim` dimensions in all, if given) and unit stride last."""
     if ndim is None:
         elements(name, values)
+        strided(name, values)
     else:
         tensor(name, values)
+        strided(name, values)
         if values.ndim != ndim:
             raise ValueError(
                 f"{name} must have {ndim} dimensions, got shape {shape_of(values)}: "
@@ -99,6 +100,7 @@ def jagged(values: Tensor, offsets_: Tensor, ndim: int | None = None) -> None:
 def padded(name: str, value: Tensor) -> None:
     """`value` is [B, N, ...] with unit stride last."""
     tensor(name, value)
+    strided(name, value)
     if value.ndim < 2:
         raise ValueError(
             f"{name} must have at least two dimensions [B, N, ...], got shape {shape_of(value)}"
@@ -109,6 +111,7 @@ def padded(name: str, value: Tensor) -> None:
 def last_stride(name: str, value: Tensor) -> None:
     """The last dimension of `value` is laid out without gaps."""
     if value.stride()[-1] != 1 and value.shape[-1] != 1 and value.numel() > 0:
+        strided(name, value)  # the strides of a sparse tensor are 0
         raise ValueError(
             f"{name} must have stride 1 in its last dimension, got strides {list(value.stride())} "
             f"for shape {shape_of(value)}: call {name}.contiguous()"
@@ -169,11 +172,7 @@ def same_device(name: str, value: Tensor, other_name: str, other: Tensor) -> Non
 def operand(name: str, value: Tensor, other_name: str, other: Tensor) -> None:
     """`value` is a second operand: dtype and device of `other`, unit stride last."""
     if not (
-        isinstance(value, Tensor)
-        and value.dtype == other.dtype
-        and value.device == other.device
-        and value.layout is torch.strided
-        and not value.is_nested
+        isinstance(value, Tensor) and value.dtype == other.dtype and value.device == other.device
     ):  # one by one, to say which
         tensor(name, value)
         same_device(name, value, other_name, other)
