@@ -7,6 +7,8 @@ SLACK = 1.10
 """A kept config may take this much of the time of the best one at a point."""
 NOISE = 1.02
 """Two times are the same within this factor."""
+STEPS = 200_000
+"""Of the search for the fewest: a few seconds."""
 
 
 def allowed(times: Sequence[float], current: int) -> float:
@@ -27,7 +29,8 @@ def smallest_cover(times: Sequence[Sequence[float]], limits: Sequence[float]) ->
 
     Returns:
         Their numbers, ascending. Among sets of the same size the one with the least product of
-        times at the points' best. Exact: branch and bound over the point with the fewest choices.
+        times at the points' best. Exact, by branch and bound over the point with the fewest
+        choices, as far as STEPS go: with many points that differ, the best so far.
 
     Raises:
         ValueError: a point has no config within its limit.
@@ -37,15 +40,19 @@ def smallest_cover(times: Sequence[Sequence[float]], limits: Sequence[float]) ->
         choices.append(frozenset(i for i, time in enumerate(row) if time <= limit))
         if not choices[-1]:
             raise ValueError(f"point {point} has no config within {limit}")
-    best: tuple[float, float, tuple[int, ...]] = (math.inf, math.inf, ())
+    steps = 0
 
     def cost(chosen: frozenset[int]) -> float:
         return sum(math.log(min(row[i] for i in chosen)) for row in times)
 
+    def rated(chosen: frozenset[int]) -> tuple[int, float, tuple[int, ...]]:
+        return len(chosen), cost(chosen) if chosen else 0.0, tuple(sorted(chosen))
+
     def search(chosen: frozenset[int], open_points: list[frozenset[int]]) -> None:
-        nonlocal best
+        nonlocal best, steps
+        steps += 1
         if not open_points:
-            best = min(best, (len(chosen), cost(chosen) if chosen else 0.0, tuple(sorted(chosen))))
+            best = min(best, rated(chosen))
             return
         # Points without a choice in common need a config each.
         apart: list[frozenset[int]] = []
@@ -55,11 +62,25 @@ def smallest_cover(times: Sequence[Sequence[float]], limits: Sequence[float]) ->
         if len(chosen) + len(apart) > best[0]:
             return
         for config in sorted(open_points[0], key=_most(open_points)):
+            if steps >= STEPS:
+                return
             search(chosen | {config}, [point for point in open_points if config not in point])
 
     # The point with the fewest choices comes first, and stays first.
-    search(frozenset(), _without_supersets(choices))
+    points = _without_supersets(choices)
+    best = rated(_greedy(points))
+    search(frozenset(), points)
     return list(best[2])
+
+
+def _greedy(points: Sequence[frozenset[int]]) -> frozenset[int]:
+    """A cover: the config that serves the most open points, again and again."""
+    chosen: set[int] = set()
+    while points:
+        config = min(frozenset().union(*points), key=_most(points))
+        chosen.add(config)
+        points = [point for point in points if config not in point]
+    return frozenset(chosen)
 
 
 def _most(points: Sequence[frozenset[int]]) -> Callable[[int], tuple[int, int]]:

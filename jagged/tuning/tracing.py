@@ -37,8 +37,8 @@ def trace(path: str | Path) -> Iterator[None]:
     Calls whose number of rows, and whose mean length to a power of two, are the same count as
     one, as they get the same config. Sizes are read on the host: nothing waits for the device, and
     what CUDA graphs replay is not seen. Outside nothing is recorded and nothing costs. Under
-    `torch.compile`, the compiled ops are seen as well. The file is written at the end, in any case;
-    of several processes, each needs a path of its own.
+    `torch.compile`, the compiled ops are seen as well, and so are those of other threads. The file
+    is written at the end, in any case; of several processes, each needs a path of its own.
 
     Args:
         path: of the JSON file; an earlier one is replaced, and its folder made if there is none.

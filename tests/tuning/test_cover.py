@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+import time
 
 import pytest
 
@@ -64,3 +65,15 @@ def test_no_point_loses_against_what_the_table_had() -> None:
     assert allowed([1.0, 1.05], current=0) == NOISE  # the other would be 5 % slower
     assert allowed([1.0, 1.5], current=1) == SLACK
     assert allowed([1.0, INF], current=1) == SLACK
+
+
+def test_many_points_that_differ_take_seconds_at_most() -> None:
+    """Where the exact answer would take days: after hours of measuring, nobody waits for it."""
+    generator = random.Random(1)
+    times = [[generator.uniform(1, 2) for _ in range(200)] for _ in range(60)]
+    limits = [allowed(row, 0) for row in times]
+    begin = time.perf_counter()
+    kept = smallest_cover(times, limits)
+    assert time.perf_counter() - begin < 30
+    assert all(min(row[i] for i in kept) <= limit for row, limit in zip(times, limits, strict=True))
+    assert len(kept) <= 12  # what taking the config that serves most points, again and again, gives
