@@ -48,6 +48,9 @@ def smallest_cover(times: Sequence[Sequence[float]], limits: Sequence[float]) ->
     def rated(chosen: frozenset[int]) -> tuple[int, float, tuple[int, ...]]:
         return len(chosen), cost(chosen) if chosen else 0.0, tuple(sorted(chosen))
 
+    points = _without_supersets(choices)
+    best = rated(_greedy(points))
+
     def search(chosen: frozenset[int], open_points: list[frozenset[int]]) -> None:
         nonlocal best, steps
         steps += 1
@@ -67,8 +70,6 @@ def smallest_cover(times: Sequence[Sequence[float]], limits: Sequence[float]) ->
             search(chosen | {config}, [point for point in open_points if config not in point])
 
     # The point with the fewest choices comes first, and stays first.
-    points = _without_supersets(choices)
-    best = rated(_greedy(points))
     search(frozenset(), points)
     return list(best[2])
 
