@@ -35,7 +35,14 @@ DKV = ConfigTable(__file__, "attend_dkv", SPACE)
 FORWARD_BIASED = ConfigTable(__file__, "attend_biased", SPACE)
 DQ_BIASED = ConfigTable(__file__, "attend_dq_biased", SPACE)
 DKV_BIASED = ConfigTable(__file__, "attend_dkv_biased", SPACE)
-DBIAS = ConfigTable(__file__, "attend_dbias", SPACE)
+DBIAS = ConfigTable(
+    __file__,
+    "attend_dbias",
+    [
+        Space(form, warps=(4, 8), stages=(1, 2, 3), BLOCK_Q=powers(16, 128))
+        for form in ("", "direct")
+    ],
+)
 # For batches of short rows, with the limits of what was measured: heads of WIDTH features of BYTES
 # bytes, rows up to LONGEST, at least ROWS of them. One mean length for all, so that the width alone
 # decides.
