@@ -19,23 +19,22 @@ SHORT_ROWS = 256  # as many as the shipped entries ask for
 SEARCH, DIRECT = 4, 10  # elements cut off the longest row, and how the others are found then
 
 
-def operands(make: Make, *, extras: bool) -> tuple[Any, ...]:
-    """The arguments that forward and backward share; extras: every feature at once."""
+def operands(make: Make, *, extras: bool, masked: bool = False) -> tuple[Any, ...]:
+    """The arguments that forward and backward share; extras: every feature; masked: but a bias."""
     q, k = (make.values(heads(make), make.width) for _ in range(2))
     v = make.values(heads(make), values_width(make))
     longest = make.longest
     common = q, k, v, make.offsets(), longest, 0.25
     if not extras:
         return (*common, None, 0.3, 0, 0, 0, None, None, None, None, "log", 0.301)
+    targets = make.dense(make.rows, dtype=torch.int64)  # negative ones are clamped
+    mask = make.values(), 0.3, 6, 3, 4, targets
+    if masked:
+        return (*common, *mask, None, None, None, "log", 0.301)
     stamps = make.dense(make.total, dtype=torch.int64) * 100
     return (
         *common,
-        make.values(),
-        0.3,
-        6,
-        3,
-        4,
-        make.dense(make.rows, dtype=torch.int64),  # negative ones are clamped
+        *mask,
         make.dense(2 * max(longest, 1) - 1, dtype=torch.float32),
         make.dense(8, dtype=torch.float32),
         stamps,
@@ -114,6 +113,14 @@ CASES = [
             {"FORWARD-(4, 128, 256)"}
             | {f"FORWARD-(2, 128, {2**power})" for power in (11, 12, 13, 14)}
         ),
+    ),
+    Case(
+        "hstu_attention",
+        "forward",
+        lambda make: operands(make, extras=True, masked=True),
+        {"direct": {"FORWARD_MASKED": LARGE}},
+        label="masked",
+        product=True,
     ),
     Case(
         "hstu_attention",

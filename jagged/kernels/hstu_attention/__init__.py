@@ -31,6 +31,8 @@ SPACE = [
 FORWARD = ConfigTable(__file__, "attend", SPACE)
 DQ = ConfigTable(__file__, "attend_dq", SPACE)
 DKV = ConfigTable(__file__, "attend_dkv", SPACE)
+# Under a richer mask than causal, whose registers would cost a program a multiprocessor.
+FORWARD_MASKED = ConfigTable(__file__, "attend_masked", SPACE)
 # With a relative bias, which takes registers of its own.
 FORWARD_BIASED = ConfigTable(__file__, "attend_biased", SPACE)
 DQ_BIASED = ConfigTable(__file__, "attend_dq_biased", SPACE)
@@ -106,7 +108,8 @@ def forward(
             alpha, scale, window, contextual, min_full, mask, *widths, block, keys, levels, SPARE,
         )  # fmt: skip
         return out
-    config = (FORWARD_BIASED if bucket else FORWARD).pick(q, max(widths), rows)
+    table = FORWARD_BIASED if bucket else FORWARD_MASKED if mask else FORWARD
+    config = table.pick(q, max(widths), rows)
     queries, keys = config.constants["BLOCK_Q"], config.constants["BLOCK_K"]
     work = _Programs(offsets, q.shape[0], max_length, {}).of(config, queries)
     # A mask or a bias takes the registers that held queries would.

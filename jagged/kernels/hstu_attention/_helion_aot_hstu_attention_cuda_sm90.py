@@ -297,3 +297,66 @@ def autotune_attend_short_backward_causal(itemsize: int, width: int, length: int
         {'num_warps': 4, 'num_stages': 3, 'form': 'short', 'constants': {'WIDTH': 128, 'BYTES': 2, 'LONGEST': 256, 'ROWS': 256, 'BLOCK': 64, 'BLOCK_K': 32, 'BLOCK_Q': 32}},
     ]
     return _C[key_attend_short_backward_causal(itemsize, width, length)]
+
+
+POINTS_attend_masked = {
+    (2, 32, 256): 0,
+    (2, 64, 256): 0,
+    (2, 64, 1024): 1,
+    (2, 64, 4096): 2,
+    (2, 64, 8192): 2,
+    (2, 128, 128): 3,
+    (2, 128, 256): 3,
+    (2, 128, 512): 4,
+    (2, 128, 1024): 4,
+    (2, 128, 2048): 4,
+    (2, 128, 4096): 4,
+    (2, 128, 8192): 4,
+    (2, 128, 16384): 4,
+    (2, 256, 1024): 5,
+    (2, 256, 4096): 5,
+    (2, 256, 8192): 5,
+    (2, 256, 16384): 5,
+    (4, 32, 256): 6,
+    (4, 128, 256): 7,
+}
+
+
+def key_attend_masked(itemsize: int, width: int, length: int) -> int:
+    """Index of the config."""
+    if itemsize < 4:
+        if width < 128:
+            if length < 1024:
+                return 0
+            if length < 4096:
+                return 1
+            return 2
+        if length < 512:
+            return 3
+        if width < 256:
+            return 4
+        if length < 1024:
+            return 4
+        if length < 2048:
+            return 5
+        if length < 4096:
+            return 4
+        return 5
+    if width < 128:
+        return 6
+    return 7
+
+
+def autotune_attend_masked(itemsize: int, width: int, length: int) -> dict:
+    """The config."""
+    _C = [
+        {'num_warps': 4, 'num_stages': 3, 'form': 'direct', 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 32}},
+        {'num_warps': 4, 'num_stages': 3, 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 32}},
+        {'num_warps': 8, 'num_stages': 3, 'constants': {'BLOCK_Q': 128, 'BLOCK_K': 64}},
+        {'num_warps': 4, 'num_stages': 3, 'form': 'direct', 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 32}, 'maxnreg': 168},
+        {'num_warps': 4, 'num_stages': 3, 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 32}, 'maxnreg': 168},
+        {'num_warps': 8, 'num_stages': 2, 'constants': {'BLOCK_Q': 64, 'BLOCK_K': 32}},
+        {'num_warps': 4, 'num_stages': 2, 'constants': {'BLOCK_Q': 32, 'BLOCK_K': 32}},
+        {'num_warps': 4, 'num_stages': 2, 'constants': {'BLOCK_Q': 16, 'BLOCK_K': 16}},
+    ]
+    return _C[key_attend_masked(itemsize, width, length)]
