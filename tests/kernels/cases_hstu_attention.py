@@ -19,28 +19,21 @@ SHORT_ROWS = 256  # as many as the shipped entries ask for
 SEARCH, DIRECT = 4, 10  # elements cut off the longest row, and how the others are found then
 
 
-def operands(make: Make, *, extras: bool, masked: bool = False) -> tuple[Any, ...]:
-    """The arguments that forward and backward share; extras: every feature; masked: but a bias."""
+def operands(make: Make, *, masked: bool, biased: bool) -> tuple[Any, ...]:
+    """The arguments that forward and backward share; masked: every feature but a bias."""
     q, k = (make.values(heads(make), make.width) for _ in range(2))
     v = make.values(heads(make), values_width(make))
     longest = make.longest
-    common = q, k, v, make.offsets(), longest, 0.25
-    if not extras:
-        return (*common, None, 0.3, 0, 0, 0, None, None, None, None, "log", 0.301)
-    targets = make.dense(make.rows, dtype=torch.int64)  # negative ones are clamped
-    mask = make.values(), 0.3, 6, 3, 4, targets
+    mask: tuple[Any, ...] = None, 0.3, 0, 0, 0, None
     if masked:
-        return (*common, *mask, None, None, None, "log", 0.301)
-    stamps = make.dense(make.total, dtype=torch.int64) * 100
-    return (
-        *common,
-        *mask,
-        make.dense(2 * max(longest, 1) - 1, dtype=torch.float32),
-        make.dense(8, dtype=torch.float32),
-        stamps,
-        "sqrt",
-        1.5,
-    )
+        targets = make.dense(make.rows, dtype=torch.int64)  # negative ones are clamped
+        mask = make.values(), 0.3, 6, 3, 4, targets
+    bias: tuple[Any, ...] = None, None, None, "log", 0.301
+    if biased:
+        positions = make.dense(2 * max(longest, 1) - 1, dtype=torch.float32)
+        times = make.dense(8, dtype=torch.float32)
+        bias = positions, times, make.dense(make.total, dtype=torch.int64) * 100, "sqrt", 1.5
+    return (q, k, v, make.offsets(), longest, 0.25, *mask, *bias)
 
 
 def short_values(make: Make, cut: int, *trailing: int) -> Tensor:
@@ -77,7 +70,7 @@ def values_width(make: Make) -> int:
 
 
 def forward(extras: bool) -> Any:
-    return lambda make: operands(make, extras=extras)
+    return lambda make: operands(make, masked=extras, biased=extras)
 
 
 def short_forward(cut: int) -> Any:
@@ -95,7 +88,7 @@ def short_backward(cut: int) -> Any:
 def backward(extras: bool, *needs: bool) -> Any:
     def arguments(make: Make) -> tuple[Any, ...]:
         grad: Tensor = make.values(heads(make), values_width(make))
-        return (grad, *operands(make, extras=extras), *needs)
+        return (grad, *operands(make, masked=extras, biased=extras), *needs)
 
     return arguments
 
@@ -117,7 +110,7 @@ CASES = [
     Case(
         "hstu_attention",
         "forward",
-        lambda make: operands(make, extras=True, masked=True),
+        lambda make: operands(make, masked=True, biased=False),
         {"direct": {"FORWARD_MASKED": LARGE}},
         label="masked",
         product=True,

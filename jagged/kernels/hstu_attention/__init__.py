@@ -23,7 +23,8 @@ from jagged.tuning.configs import Config, ConfigTable
 from jagged.tuning.space import Space, powers
 
 # The width is that of a head, the larger of D and V. BLOCK_Q and BLOCK_K are the queries and keys
-# that a program takes at once; with HELD, the forward keeps its queries in registers.
+# that a program takes at once; with HELD, the causal forward keeps its queries in registers, which
+# a mask or a bias would take.
 SPACE = [
     Space(form, warps=(4, 8), stages=(1, 2, 3), BLOCK_Q=powers(16, 128), BLOCK_K=powers(16, 128))
     for form in ("", "direct")
@@ -31,7 +32,7 @@ SPACE = [
 FORWARD = ConfigTable(__file__, "attend", SPACE)
 DQ = ConfigTable(__file__, "attend_dq", SPACE)
 DKV = ConfigTable(__file__, "attend_dkv", SPACE)
-# Under a richer mask than causal, whose registers would cost a program a multiprocessor.
+# Under a richer mask than causal, whose registers may cost a program a multiprocessor.
 FORWARD_MASKED = ConfigTable(__file__, "attend_masked", SPACE)
 # With a relative bias, which takes registers of its own.
 FORWARD_BIASED = ConfigTable(__file__, "attend_biased", SPACE)
@@ -112,8 +113,7 @@ def forward(
     config = table.pick(q, max(widths), rows)
     queries, keys = config.constants["BLOCK_Q"], config.constants["BLOCK_K"]
     work = _Programs(offsets, q.shape[0], max_length, {}).of(config, queries)
-    # A mask or a bias takes the registers that held queries would.
-    held = 0 if mask or bucket else config.constants.get("HELD", 0)
+    held = config.constants.get("HELD", 0)
     attend(
         config, q, k, v, offsets, work.table, num_targets, scale_per_query, position_table,
         time_table, timestamps, out, work.slots, work.most, max_length, alpha, scale, window,

@@ -41,7 +41,7 @@ def test_numbers_beyond_any_row(monkeypatch: pytest.MonkeyPatch) -> None:
     config = Config(SHORT.settings, SHORT.form, {**SHORT.constants, "ROWS": 1000})
     for table in (hstu_attention.FORWARD_SHORT, hstu_attention.BACKWARD_SHORT):
         monkeypatch.setattr(table, "pick", lambda *_: config)
-    for table in (hstu_attention.FORWARD, hstu_attention.DQ, hstu_attention.DKV):
+    for table in (hstu_attention.FORWARD_MASKED, hstu_attention.DQ, hstu_attention.DKV):
         monkeypatch.setattr(table, "pick", lambda *_: SMALL)
     q, k, v, grad = (torch.randn(40, 1, 16) for _ in range(4))
     args = q, k, v, torch.tensor([0, 37, 37, 40]), 2**63 - 1, 0.5, None, ALPHA, 2**40, 3
