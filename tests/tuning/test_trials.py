@@ -152,6 +152,8 @@ def test_processes_that_compile_are_no_forks(monkeypatch: pytest.MonkeyPatch) ->
     """A fork of a process, or of a server, that asked the CUDA driver anything gets no answer."""
     monkeypatch.setattr(Target, "of", lambda _device: H200)
     monkeypatch.setattr(trials, "Stopwatch", lambda *_, **__: SimpleNamespace(warm=lambda: None))
+    # Who started the tests may have it ignored, as a shell does for what it runs behind itself.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     gpu = trials.GpuTrials(torch.device("cuda"), 1)
     try:
         for process in gpu._pool._processes:  # from the start: each imports torch for seconds
@@ -166,5 +168,6 @@ def test_processes_that_compile_are_no_forks(monkeypatch: pytest.MonkeyPatch) ->
         gpu._pool.submit(time.sleep, 600)  # as a long compilation, which nobody waits for any more
     finally:
         gpu.close()
+        signal.signal(signal.SIGINT, before)
     process.join(20)
     assert not process.is_alive()
