@@ -31,7 +31,7 @@ def hstu_attention_oracle(
     """[T, H, V] float64: `jagged.ops.hstu_attention`, exactly; 0 in the capacity tail.
 
     In a row longer than `max_length` only its first `max_length` elements are queries and keys,
-    under the mask of the whole row; the others are 0 here, and unspecified in the op.
+    under the mask of the whole row; the others give 0.
     """
     return _attend(
         q, k, v, offsets, max_length, scale, alpha, mask, num_targets, bias, torch.float64

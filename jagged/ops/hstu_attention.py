@@ -45,7 +45,7 @@ def hstu_attention(
         offsets: [B + 1], int32 or int64, on the device of `q`.
         max_length: an upper bound of the row lengths; 0 is legal. Of a longer row the first
             `max_length` elements attend to one another, under the mask of the whole row; its other
-            elements have unspecified results (0 on the CPU) and get gradient 0.
+            elements give 0 and get gradient 0.
         scale: a constant of the model, e.g. 1 / its longest row; or [T], one factor an element as
             query, float32 or the dtype of `q`. It gets no gradient.
         alpha: the factor of q kᵀ; None for 1 / sqrt(D).

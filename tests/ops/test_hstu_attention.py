@@ -365,7 +365,7 @@ def test_a_factor_per_query_is_one_number_where_all_are_equal(device: torch.devi
 
 
 def test_rows_beyond_max_length(device: torch.device) -> None:
-    """The elements before it are those of the whole row, as the mask is causal."""
+    """The elements before it are those of the whole row, as the mask is causal; the others 0."""
     make = Make([300, 2, 9], device, widest(device))
     one = case("", mask=HSTUMask(window=3))
     arguments = one.make(make)
@@ -374,6 +374,7 @@ def test_rows_beyond_max_length(device: torch.device) -> None:
     for span in row_slices(arguments["offsets"]):
         inside = slice(span.start, min(span.start + 5, span.stop))
         assert_near(cut[inside], whole[inside])
+        assert not cut[inside.stop : span.stop].any()
 
 
 def test_max_length_zero(device: torch.device) -> None:
