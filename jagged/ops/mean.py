@@ -20,8 +20,8 @@ def mean(values: Tensor, offsets: Tensor) -> Tensor:
         offsets: [B + 1], int32 or int64, on the device of `values`.
 
     Returns:
-        [B, ...] in the dtype of `values`; an empty row gives 0, not NaN. Accumulated and divided
-        in float32 (float64 for float64), in a fixed order: deterministic. Elements past
+        [B, ...] in the dtype of `values`; an empty row gives 0, not NaN. Accumulated in float32
+        (in float64 for float32 and float64 values), in a fixed order: deterministic. Elements past
         `offsets[-1]` are not read and get gradient 0.
 
     Raises:

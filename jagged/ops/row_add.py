@@ -23,7 +23,7 @@ def row_add(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
     Returns:
         [T, ...] in the dtype of `values`; 0 past `offsets[-1]`, where nothing is read.
         An empty row has no elements and so no result; its entry of `dense` gets gradient 0. The
-        gradient of `dense` is a sum over the row in float32 (float64 for float64). Deterministic.
+        gradient of `dense` is a sum over the row, accumulated as in `sum`. Deterministic.
 
     Raises:
         TypeError, ValueError: an argument has a wrong dtype, rank, shape, stride or device.

@@ -20,9 +20,9 @@ def sum(values: Tensor, offsets: Tensor) -> Tensor:
         offsets: [B + 1], int32 or int64, on the device of `values`.
 
     Returns:
-        [B, ...] in the dtype of `values`; an empty row gives 0. Accumulated in float32 (float64
-        for float64), in a fixed order: deterministic. Elements past `offsets[-1]` are not read
-        and get gradient 0.
+        [B, ...] in the dtype of `values`; an empty row gives 0. Accumulated in float32 (in float64
+        for float32 and float64 values), in a fixed order: deterministic. Elements past
+        `offsets[-1]` are not read and get gradient 0.
 
     Raises:
         TypeError, ValueError: an argument has a wrong dtype, rank, stride or device.
