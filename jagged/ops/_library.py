@@ -1,13 +1,13 @@
 """How an op is declared: its schema, its fake implementation, and where the real ones live.
 
-    @operator("sum_forward(Tensor values, Tensor offsets) -> Tensor", cuda="kernels")
+    @operator("sum_forward(Tensor values, Tensor offsets) -> Tensor")
     def _forward(values, offsets):
         return values.new_empty(offsets.shape[0] - 1, *values.shape[1:])
 
 declares `torch.ops.jagged.sum_forward`. The decorated function becomes the fake implementation
 (shapes and dtypes for torch.compile and for meta tensors); on CPU tensors
-`jagged.eager.sum.forward` runs, on CUDA tensors the function of the same name in
-`jagged.<cuda>.sum`, imported at its first call.
+`jagged.eager.sum.forward` runs, on CUDA tensors `jagged.kernels.sum.forward`, each imported at its
+first call.
 
 The decorator returns the function to call. Where nobody watches the dispatcher (plain tensors,
 no compilation, no dispatch mode, no function transform, no derivative to record) it calls the
@@ -20,7 +20,7 @@ Differentiating an op itself, and with it a second derivative through the backwa
 
 import importlib
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -114,14 +114,12 @@ def _nobody_watches(args: tuple[Any, ...]) -> bool:
     )
 
 
-def operator(
-    schema: str, *, cuda: Literal["eager", "kernels"]
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def operator(schema: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the op of `schema`, named `<module>_forward` or `<module>_backward`."""
     name = schema.partition("(")[0]
     module, _, direction = name.rpartition("_")
     is_backward = direction == "backward"
-    on_cpu, on_cuda = _runner("eager", module, direction), _runner(cuda, module, direction)
+    on_cpu, on_cuda = _runner("eager", module, direction), _runner("kernels", module, direction)
 
     def declare(fake: Callable[..., Any]) -> Callable[..., Any]:
         tags = (torch.Tag.pt2_compliant_tag,)

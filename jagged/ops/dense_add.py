@@ -62,17 +62,14 @@ class _DenseAdd(torch.autograd.Function):
         return grad_values if need_values else None, None, grad_dense if need_dense else None
 
 
-@operator(
-    "dense_add_forward(Tensor values, Tensor offsets, Tensor dense) -> Tensor", cuda="kernels"
-)
+@operator("dense_add_forward(Tensor values, Tensor offsets, Tensor dense) -> Tensor")
 def _forward(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
     return values.new_empty(values.shape)
 
 
 @operator(
     "dense_add_backward(Tensor grad, Tensor offsets, SymInt length, bool need_values,"
-    " bool need_dense) -> (Tensor, Tensor)",
-    cuda="kernels",
+    " bool need_dense) -> (Tensor, Tensor)"
 )
 def _backward(
     grad: Tensor, offsets: Tensor, length: int, need_values: bool, need_dense: bool

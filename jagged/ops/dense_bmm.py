@@ -97,8 +97,7 @@ class _DenseBmm(torch.autograd.Function):
 
 @operator(
     "dense_bmm_forward(Tensor values, Tensor offsets, Tensor dense, Tensor? bias,"
-    " SymInt? max_length) -> Tensor",
-    cuda="kernels",
+    " SymInt? max_length) -> Tensor"
 )
 def _forward(
     values: Tensor, offsets: Tensor, dense: Tensor, bias: Tensor | None, max_length: int | None
@@ -108,8 +107,7 @@ def _forward(
 
 @operator(
     "dense_bmm_backward(Tensor grad, Tensor values, Tensor offsets, Tensor dense, bool has_bias,"
-    " SymInt? max_length, bool need_values, bool need_dense) -> (Tensor, Tensor, Tensor)",
-    cuda="kernels",
+    " SymInt? max_length, bool need_values, bool need_dense) -> (Tensor, Tensor, Tensor)"
 )
 def _backward(
     grad: Tensor,

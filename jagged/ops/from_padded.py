@@ -61,15 +61,11 @@ class _FromPadded(torch.autograd.Function):
         return _backward(unit_last_stride(grads[0]), offsets, ctx.length), None, None
 
 
-@operator(
-    "from_padded_forward(Tensor dense, Tensor offsets, SymInt total) -> Tensor", cuda="kernels"
-)
+@operator("from_padded_forward(Tensor dense, Tensor offsets, SymInt total) -> Tensor")
 def _forward(dense: Tensor, offsets: Tensor, total: int) -> Tensor:
     return dense.new_empty((total, *dense.shape[2:]))
 
 
-@operator(
-    "from_padded_backward(Tensor grad, Tensor offsets, SymInt max_length) -> Tensor", cuda="kernels"
-)
+@operator("from_padded_backward(Tensor grad, Tensor offsets, SymInt max_length) -> Tensor")
 def _backward(grad: Tensor, offsets: Tensor, max_length: int) -> Tensor:
     return grad.new_empty((offsets.shape[0] - 1, max_length, *grad.shape[1:]))

@@ -244,15 +244,14 @@ class _HstuAttention(torch.autograd.Function):
         )
 
 
-@operator(f"hstu_attention_forward({_ARGUMENTS}) -> Tensor", cuda="kernels")
+@operator(f"hstu_attention_forward({_ARGUMENTS}) -> Tensor")
 def _forward(q: Tensor, k: Tensor, v: Tensor, *_others: Any) -> Tensor:
     return v.new_empty(v.shape)
 
 
 @operator(
     f"hstu_attention_backward(Tensor grad, {_ARGUMENTS}, bool need_q, bool need_kv, bool need_bias)"
-    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-    cuda="kernels",
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
 def _backward(
     _grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *others: Any

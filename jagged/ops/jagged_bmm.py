@@ -65,18 +65,14 @@ class _JaggedBmm(torch.autograd.Function):
         return grad_x if need_x else None, grad_y if need_y else None, None, None
 
 
-@operator(
-    "jagged_bmm_forward(Tensor x, Tensor y, Tensor offsets, SymInt? max_length) -> Tensor",
-    cuda="kernels",
-)
+@operator("jagged_bmm_forward(Tensor x, Tensor y, Tensor offsets, SymInt? max_length) -> Tensor")
 def _forward(x: Tensor, y: Tensor, offsets: Tensor, max_length: int | None) -> Tensor:
     return x.new_empty(offsets.shape[0] - 1, x.shape[1], y.shape[1])
 
 
 @operator(
     "jagged_bmm_backward(Tensor grad, Tensor x, Tensor y, Tensor offsets, SymInt? max_length,"
-    " bool need_x, bool need_y) -> (Tensor, Tensor)",
-    cuda="kernels",
+    " bool need_x, bool need_y) -> (Tensor, Tensor)"
 )
 def _backward(
     grad: Tensor,

@@ -90,8 +90,7 @@ class _LayerNorm(torch.autograd.Function):
 
 @operator(
     "layer_norm_forward(Tensor values, Tensor offsets, Tensor? weight, Tensor? bias, float eps)"
-    " -> (Tensor, Tensor, Tensor)",
-    cuda="kernels",
+    " -> (Tensor, Tensor, Tensor)"
 )
 def _forward(
     values: Tensor, offsets: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
@@ -103,8 +102,7 @@ def _forward(
 
 @operator(
     "layer_norm_backward(Tensor grad, Tensor values, Tensor offsets, Tensor mean, Tensor rstd,"
-    " Tensor? weight, bool has_bias) -> (Tensor, Tensor, Tensor)",
-    cuda="kernels",
+    " Tensor? weight, bool has_bias) -> (Tensor, Tensor, Tensor)"
 )
 def _backward(
     grad: Tensor,

@@ -53,11 +53,11 @@ class _Mean(torch.autograd.Function):
         return _backward(unit_last_stride(grads[0]), offsets, ctx.total), None
 
 
-@operator("mean_forward(Tensor values, Tensor offsets) -> Tensor", cuda="kernels")
+@operator("mean_forward(Tensor values, Tensor offsets) -> Tensor")
 def _forward(values: Tensor, offsets: Tensor) -> Tensor:
     return values.new_empty((offsets.shape[0] - 1, *values.shape[1:]))
 
 
-@operator("mean_backward(Tensor grad, Tensor offsets, SymInt total) -> Tensor", cuda="kernels")
+@operator("mean_backward(Tensor grad, Tensor offsets, SymInt total) -> Tensor")
 def _backward(grad: Tensor, offsets: Tensor, total: int) -> Tensor:
     return grad.new_empty((total, *grad.shape[1:]))

@@ -160,8 +160,7 @@ class _NormMulDropout(torch.autograd.Function):
 @operator(
     "norm_mul_dropout_forward(Tensor values, Tensor u, Tensor? weight, Tensor? bias, float eps,"
     " bool silu, bool concat, float dropout, Tensor? seed, Tensor? offsets)"
-    " -> (Tensor, Tensor, Tensor)",
-    cuda="kernels",
+    " -> (Tensor, Tensor, Tensor)"
 )
 def _forward(
     values: Tensor,
@@ -186,8 +185,7 @@ def _forward(
 @operator(
     "norm_mul_dropout_backward(Tensor grad, Tensor values, Tensor u, Tensor mean, Tensor rstd,"
     " Tensor? weight, Tensor? bias, bool has_bias, bool silu, bool concat, float dropout,"
-    " Tensor? seed, Tensor? offsets) -> (Tensor, Tensor, Tensor, Tensor)",
-    cuda="kernels",
+    " Tensor? seed, Tensor? offsets) -> (Tensor, Tensor, Tensor, Tensor)"
 )
 def _backward(
     grad: Tensor,

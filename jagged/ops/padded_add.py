@@ -64,15 +64,11 @@ class _PaddedAdd(torch.autograd.Function):
         return grad_values, None, grads[0] if need_dense else None
 
 
-@operator(
-    "padded_add_forward(Tensor values, Tensor offsets, Tensor dense) -> Tensor", cuda="kernels"
-)
+@operator("padded_add_forward(Tensor values, Tensor offsets, Tensor dense) -> Tensor")
 def _forward(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
     return values.new_empty(dense.shape)
 
 
-@operator(
-    "padded_add_backward(Tensor grad, Tensor offsets, SymInt total) -> Tensor", cuda="kernels"
-)
+@operator("padded_add_backward(Tensor grad, Tensor offsets, SymInt total) -> Tensor")
 def _backward(grad: Tensor, offsets: Tensor, total: int) -> Tensor:
     return grad.new_empty((total, *grad.shape[2:]))

@@ -58,15 +58,14 @@ class _RowAdd(torch.autograd.Function):
         return grad_values if need_values else None, None, grad_dense if need_dense else None
 
 
-@operator("row_add_forward(Tensor values, Tensor offsets, Tensor dense) -> Tensor", cuda="kernels")
+@operator("row_add_forward(Tensor values, Tensor offsets, Tensor dense) -> Tensor")
 def _forward(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
     return values.new_empty(values.shape)
 
 
 @operator(
     "row_add_backward(Tensor grad, Tensor offsets, bool need_values, bool need_dense)"
-    " -> (Tensor, Tensor)",
-    cuda="kernels",
+    " -> (Tensor, Tensor)"
 )
 def _backward(
     grad: Tensor, offsets: Tensor, need_values: bool, need_dense: bool

@@ -61,16 +61,11 @@ class _Softmax(torch.autograd.Function):
         return grad_values, None, None
 
 
-@operator(
-    "softmax_forward(Tensor values, Tensor offsets, SymInt? max_length) -> Tensor", cuda="kernels"
-)
+@operator("softmax_forward(Tensor values, Tensor offsets, SymInt? max_length) -> Tensor")
 def _forward(values: Tensor, offsets: Tensor, max_length: int | None) -> Tensor:
     return values.new_empty(values.shape)
 
 
-@operator(
-    "softmax_backward(Tensor grad, Tensor out, Tensor offsets, SymInt? max_length) -> Tensor",
-    cuda="kernels",
-)
+@operator("softmax_backward(Tensor grad, Tensor out, Tensor offsets, SymInt? max_length) -> Tensor")
 def _backward(grad: Tensor, out: Tensor, offsets: Tensor, max_length: int | None) -> Tensor:
     return grad.new_empty(grad.shape)

@@ -70,13 +70,12 @@ class _ToPadded(torch.autograd.Function):
 
 @operator(
     "to_padded_forward(Tensor values, Tensor offsets, SymInt max_length, float padding_value)"
-    " -> Tensor",
-    cuda="kernels",
+    " -> Tensor"
 )
 def _forward(values: Tensor, offsets: Tensor, max_length: int, padding_value: float) -> Tensor:
     return values.new_empty((offsets.shape[0] - 1, max_length, *values.shape[1:]))
 
 
-@operator("to_padded_backward(Tensor grad, Tensor offsets, SymInt total) -> Tensor", cuda="kernels")
+@operator("to_padded_backward(Tensor grad, Tensor offsets, SymInt total) -> Tensor")
 def _backward(grad: Tensor, offsets: Tensor, total: int) -> Tensor:
     return grad.new_empty((total, *grad.shape[2:]))

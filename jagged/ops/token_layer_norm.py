@@ -95,8 +95,7 @@ class _TokenLayerNorm(torch.autograd.Function):
 
 @operator(
     "token_layer_norm_forward(Tensor values, Tensor? weight, Tensor? bias, float eps,"
-    " Tensor? offsets) -> (Tensor, Tensor, Tensor)",
-    cuda="kernels",
+    " Tensor? offsets) -> (Tensor, Tensor, Tensor)"
 )
 def _forward(
     values: Tensor,
@@ -112,8 +111,7 @@ def _forward(
 
 @operator(
     "token_layer_norm_backward(Tensor grad, Tensor values, Tensor mean, Tensor rstd,"
-    " Tensor? weight, bool has_bias, Tensor? offsets) -> (Tensor, Tensor, Tensor)",
-    cuda="kernels",
+    " Tensor? weight, bool has_bias, Tensor? offsets) -> (Tensor, Tensor, Tensor)"
 )
 def _backward(
     grad: Tensor,
