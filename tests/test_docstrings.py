@@ -6,10 +6,11 @@ import pytest
 import torch
 
 import jagged
+import jagged.data
 
 PUBLIC = [
     (place.__name__ + "." + name, getattr(place, name))
-    for place in (jagged, jagged.ops, jagged.modules)
+    for place in (jagged, jagged.ops, jagged.modules, jagged.data)
     for name in place.__all__
     if ">>>" in (getattr(getattr(place, name), "__doc__", None) or "")
 ]

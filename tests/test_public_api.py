@@ -1,4 +1,4 @@
-"""Every op is whole: one word finds its public function, implementations, tests and bench case."""
+"""Every op is whole: one word finds its function, implementations, oracle, tests and bench case."""
 
 import inspect
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import jagged
+from jagged import testing
 
 ROOT = Path(__file__).parent.parent
 OPS = sorted(jagged.ops.__all__)
@@ -33,8 +34,9 @@ def test_the_public_names() -> None:
 
 @pytest.mark.parametrize("op", OPS)
 def test_an_op_has_all_its_parts(op: str) -> None:
-    for folder in ("jagged/ops", "jagged/eager"):
+    for folder in ("jagged/ops", "jagged/eager", "jagged/kernels"):
         assert (ROOT / folder / f"{op}.py").exists() or (ROOT / folder / op).is_dir()
+    assert hasattr(testing, f"{op}_oracle")
     assert list((ROOT / "tests/ops").glob(f"test_{op}*.py"))
     assert f'"{op}"' in (ROOT / "bench/cases.py").read_text()
     for page in ("README.md", "CHANGELOG.md"):

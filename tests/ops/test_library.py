@@ -1,6 +1,5 @@
 """How ops are declared, called and found."""
 
-import doctest
 import importlib
 
 import pytest
@@ -82,16 +81,3 @@ def test_a_tensor_subclass_goes_through_the_dispatcher(device: torch.device) -> 
     values = torch.tensor([1.0, 2.0, 3.0], device=device).as_subclass(Other)
     out = jagged.ops.sum(values, torch.tensor([0, 2, 3], device=device))
     assert out.tolist() == [3.0, 3.0]
-
-
-@pytest.mark.parametrize("op", sorted(jagged.ops.__all__))
-def test_the_example_in_the_docstring(op: str) -> None:
-    function = getattr(jagged.ops, op)
-    names = {"torch": torch, "jagged": jagged}
-    examples = doctest.DocTestFinder().find(function, op, globs=names)
-    runner = doctest.DocTestRunner(verbose=False)
-    report: list[str] = []
-    for example in examples:
-        runner.run(example, out=report.append)
-    assert runner.tries > 0, f"{op} has no example"
-    assert runner.failures == 0, "".join(report)
