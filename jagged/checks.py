@@ -14,7 +14,6 @@ from torch import Tensor
 
 OFFSETS_DTYPES = (torch.int32, torch.int64)
 GPU_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-FLOATING_DTYPES = (*GPU_DTYPES, torch.float64)
 _STRIDED = torch.strided  # looked up once
 
 
@@ -223,8 +222,8 @@ def length(name: str, value: object) -> None:
         raise ValueError(f"{name} must not be negative, got {value}: 0 is the smallest legal bound")
 
 
-def max_length(value: int | None, name: str = "max_length") -> None:
-    """`max_length` is a host integer that is not negative, or None where optional."""
+def optional_length(name: str, value: object) -> None:
+    """`value` is a host integer that is not negative, or None."""
     if value is not None:
         length(name, value)
 
@@ -287,10 +286,7 @@ def norm_parameters(
         last_stride(name, parameter)
     if weight is not None and bias is not None:
         same_dtype("bias", bias, "weight", weight)
-    if type(eps) is not float or not 0 <= eps < math.inf:  # quick for the usual
-        finite("eps", eps)
-        if eps < 0:
-            raise ValueError(f"eps must not be negative, got {eps}")
+    epsilon(eps)
 
 
 def is_number(value: object) -> bool:
@@ -316,6 +312,15 @@ def finite(name: str, value: float) -> None:
         raise TypeError(f"{name} must be a Python number, got bool")
     if not math.isfinite(value):
         raise ValueError(f"{name} must be finite, got {value}")
+
+
+def epsilon(value: float) -> None:
+    """`value` is what a norm can add to a variance: finite, not negative."""
+    if type(value) is float and 0 <= value < math.inf:  # quick for the usual
+        return
+    finite("eps", value)
+    if value < 0:
+        raise ValueError(f"eps must not be negative, got {value}")
 
 
 def probability(name: str, value: float) -> None:

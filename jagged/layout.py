@@ -43,7 +43,7 @@ class JaggedTensor:
         checks.elements("values", self.values)
         checks.strided("values", self.values)
         checks.offsets(self.offsets, self.values)
-        checks.max_length(self.max_length)
+        checks.optional_length("max_length", self.max_length)
         bound = self.max_length
         if type(bound) is not int and not (bound is None or isinstance(bound, torch.SymInt)):
             object.__setattr__(self, "max_length", operator.index(bound))  # numpy's
@@ -252,7 +252,7 @@ class JaggedTensor:
         waits for the device, as a mask and a list do in any case. The offsets of the result are
         int64, since a row may be taken often.
         """
-        checks.max_length(total, "total")
+        checks.optional_length("total", total)
         if not isinstance(rows, slice):
             rows = _as_index(rows, self.num_rows)
         index = torch.arange(self.num_rows, device=self.offsets.device)[rows]
@@ -298,8 +298,8 @@ class JaggedTensor:
         checks.same_device("left_lengths", left_lengths, "values", self.values)
         checks.integers("left_lengths", left_lengths)
         checks.shape("left_lengths", left_lengths, (self.num_rows,), "[B]")
-        checks.max_length(left_total, "left_total")
-        checks.max_length(right_total, "right_total")
+        checks.optional_length("left_total", left_total)
+        checks.optional_length("right_total", right_total)
         asked = left_lengths.to(torch.int64).clamp(min=0)  # which offsets of 32 bits may not hold
         left = torch.minimum(asked, self.lengths()).to(self.offsets.dtype)
         left_offsets = as_offsets(left, None).to(self.offsets.dtype)

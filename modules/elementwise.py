@@ -22,7 +22,7 @@ class JaggedSoftmax(nn.Module):
 
     def __init__(self, max_length: int | None = None) -> None:
         super().__init__()
-        checks.max_length(max_length)
+        checks.optional_length("max_length", max_length)
         self.max_length = max_length
 
     def forward(self, x: JaggedTensor) -> JaggedTensor:
@@ -87,8 +87,7 @@ class JaggedDropout(nn.Module):
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
-        if not 0.0 <= p < 1.0:
-            raise ValueError(f"p must be in [0, 1), got {p}")
+        checks.probability("p", p)
         self.p = p
 
     def forward(self, x: JaggedTensor) -> JaggedTensor:

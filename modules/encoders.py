@@ -42,7 +42,7 @@ class PositionEncoder(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        checks.max_length(contextual, "contextual")
+        checks.length("contextual", contextual)
         if num_positions <= contextual:
             raise ValueError(
                 f"num_positions must be greater than contextual ({contextual}), "

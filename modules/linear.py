@@ -180,7 +180,7 @@ class JaggedBMM(nn.Module):
 
     def __init__(self, max_length: int | None = None) -> None:
         super().__init__()
-        checks.max_length(max_length)
+        checks.optional_length("max_length", max_length)
         self.max_length = max_length
 
     def forward(self, x: JaggedTensor, y: JaggedTensor | Tensor) -> JaggedTensor | Tensor:

@@ -24,8 +24,7 @@ class _Norm(nn.Module):
         dtype: torch.dtype | None,
     ) -> None:
         super().__init__()
-        if not eps >= 0:
-            raise ValueError(f"eps must not be negative, got {eps}")
+        checks.epsilon(eps)
         self.size = size
         self.eps = eps
         has_bias = affine and bias

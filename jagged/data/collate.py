@@ -59,8 +59,8 @@ def collate(
             "rows must hold at least one row, which gives the dtype and trailing shape, got none: "
             "an empty part of a BalancedSampler needs a batch of its own"
         )
-    checks.max_length(max_length)
-    checks.max_length(capacity, "capacity")
+    checks.optional_length("max_length", max_length)
+    checks.optional_length("capacity", capacity)
     if keep not in ("last", "first"):
         raise ValueError(f'keep must be "last" or "first", got {keep!r}')
     tensors = _as_tensors(rows, dtype)

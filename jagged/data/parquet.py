@@ -108,7 +108,7 @@ class ParquetBatches(IterableDataset[dict[str, JaggedTensor]]):
             raise ValueError(f"window must be at least 1, got {window}")
         if keep not in ("last", "first"):
             raise ValueError(f'keep must be "last" or "first", got {keep!r}')
-        checks.max_length(max_length)
+        checks.optional_length("max_length", max_length)
         _check_columns(columns)
         # The sampler's own checks of its arguments, before the first window.
         TokenBudgetSampler([], budget, bucket_bounds=bucket_bounds, max_rows=max_rows)

@@ -66,7 +66,7 @@ def dense_to_jagged(
     """([total_L, D], offsets) of dense [B, N, D]; without `total_L` it is read from the device."""
     offsets = only_offsets(x_offsets)
     total = int(offsets[-1]) if total_L is None else total_L
-    checks.max_length(total, "total_L")
+    checks.length("total_L", total)
     return ops.from_padded(unit_last_stride(dense), offsets, total), list(x_offsets)
 
 

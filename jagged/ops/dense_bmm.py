@@ -50,7 +50,7 @@ def dense_bmm(
     if bias is not None:
         checks.operand("bias", bias, "values", values)
         checks.shape("bias", bias, (rows, dense.shape[2]), "[B, N]")
-    checks.max_length(max_length)
+    checks.optional_length("max_length", max_length)
     if needs_gradient(values, dense, bias):
         return record(_DenseBmm, values, offsets, dense, bias, max_length)
     out: Tensor = _forward(values, offsets, dense, bias, max_length)

@@ -40,7 +40,7 @@ def jagged_bmm(x: Tensor, y: Tensor, offsets: Tensor, max_length: int | None = N
     checks.operand("y", y, "x", x)
     checks.shape("y", y, (x.shape[0], None), "[T, N]")
     checks.offsets(offsets, x, "x")
-    checks.max_length(max_length)
+    checks.optional_length("max_length", max_length)
     if needs_gradient(x, y):
         return record(_JaggedBmm, x, y, offsets, max_length)
     out: Tensor = _forward(x, y, offsets, max_length)

@@ -39,7 +39,7 @@ def softmax(values: Tensor, offsets: Tensor, max_length: int | None = None) -> T
         tensor([0.5000, 0.5000, 1.0000])
     """
     checks.jagged(values, offsets)
-    checks.max_length(max_length)
+    checks.optional_length("max_length", max_length)
     if needs_gradient(values):
         return record(_Softmax, values, offsets, max_length)
     out: Tensor = _forward(values, offsets, max_length)

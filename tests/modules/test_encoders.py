@@ -123,6 +123,8 @@ def test_messages() -> None:
         ValueError, match=r"num_positions must be greater than contextual \(4\), got 4"
     ):
         modules.PositionEncoder(4, 3, contextual=4)
+    with pytest.raises(TypeError, match="contextual must be a Python int known on the host, got N"):
+        modules.PositionEncoder(4, 3, contextual=None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"num_targets must have shape \[B\] = \[2\], got \[3\]"):
         modules.PositionEncoder(4, 3)(x, torch.zeros(3, dtype=torch.int64))
     with pytest.raises(ValueError, match=r"x.values must have shape \[T, embedding_dim\]"):

@@ -91,8 +91,10 @@ def test_messages() -> None:
             build(5)(random_jagged([2], 4))
     with pytest.raises(ValueError, match=r"\[T, num_heads, V\] = \[any, 3, any\], got \[2, 4\]"):
         modules.HeadLayerNorm(3)(random_jagged([2], 4))
-    for eps in (-1.0, float("nan")):
-        with pytest.raises(ValueError, match=f"eps must not be negative, got {eps}"):
+    with pytest.raises(ValueError, match=r"eps must not be negative, got -1\.0"):
+        modules.TokenLayerNorm(3, -1.0)
+    for eps in (float("inf"), float("nan")):  # as in the op, but where the layer is built
+        with pytest.raises(ValueError, match=f"eps must be finite, got {eps}"):
             modules.TokenLayerNorm(3, eps)
 
 
