@@ -17,9 +17,9 @@ def dense_add(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
     """Add `dense[i, j]` to element j of row i; elements at or past N stay as they are.
 
     Args:
-        values: [T, ...], float32, bfloat16, float16 (float64 on the CPU); stride 1 last.
+        values: [T, ...], float32, bfloat16, float16 (float64 on the CPU); stride(-1) == 1.
         offsets: [B + 1], int32 or int64, on the device of `values`.
-        dense: [B, N, ...], dtype and device of `values`; stride 1 last. Nothing is broadcast: one
+        dense: [B, N, ...], dtype and device of `values`; stride(-1) == 1. Nothing is broadcast: one
             entry for a whole row is `row_add`.
 
     Returns:

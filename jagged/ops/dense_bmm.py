@@ -22,10 +22,10 @@ def dense_bmm(
     """Multiply every row by its matrix: `out_i = values_i @ dense[i] + bias[i]`.
 
     Args:
-        values: [T, K], float32, bfloat16, float16 (float64 on the CPU); stride 1 last.
+        values: [T, K], float32, bfloat16, float16 (float64 on the CPU); stride(-1) == 1.
         offsets: [B + 1], int32 or int64, on the device of `values`.
-        dense: [B, K, N], dtype and device of `values`; stride 1 last.
-        bias: [B, N], dtype and device of `values`; stride 1 last; None for 0.
+        dense: [B, K, N], dtype and device of `values`; stride(-1) == 1.
+        bias: [B, N], dtype and device of `values`; stride(-1) == 1; None for 0.
         max_length: rows stop there: elements at or past it give 0 and get gradient 0. None takes
             rows whole.
 

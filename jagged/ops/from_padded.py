@@ -17,7 +17,7 @@ def from_padded(dense: Tensor, offsets: Tensor, total: int) -> Tensor:
 
     Args:
         dense: [B, N, ...], float32, bfloat16, float16 (float64 on the CPU), integers or bool;
-            stride 1 last.
+            stride(-1) == 1.
         offsets: [B + 1], int32 or int64, on the device of `dense`.
         total: the number of elements of the result, at least `offsets[-1]`. An argument because
             the host does not know `offsets[-1]`.

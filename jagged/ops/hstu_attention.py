@@ -39,7 +39,7 @@ def hstu_attention(
         O = P v
 
     Args:
-        q, k: [T, H, D], float32, bfloat16, float16 (float64 on the CPU); stride 1 last, any other
+        q, k: [T, H, D], float32, bfloat16, float16 (float64 on the CPU); stride(-1) == 1, any other
             strides: the views that `split` makes of one projection need no copy.
         v: [T, H, V], dtype and device of `q`; V may differ from D, and both may be any number.
         offsets: [B + 1], int32 or int64, on the device of `q`.

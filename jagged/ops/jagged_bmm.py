@@ -16,8 +16,8 @@ def jagged_bmm(x: Tensor, y: Tensor, offsets: Tensor, max_length: int | None = N
     """For every row `out[i] = x_i.T @ y_i`, a sum over its elements.
 
     Args:
-        x: [T, M], float32, bfloat16, float16 (float64 on the CPU); stride 1 last.
-        y: [T, N], dtype and device of `x`; stride 1 last.
+        x: [T, M], float32, bfloat16, float16 (float64 on the CPU); stride(-1) == 1.
+        y: [T, N], dtype and device of `x`; stride(-1) == 1.
         offsets: [B + 1], int32 or int64, on the device of `x`; the rows of both.
         max_length: rows stop there: elements at or past it are not summed and get gradient 0.
             None takes rows whole.

@@ -16,7 +16,7 @@ def mean(values: Tensor, offsets: Tensor) -> Tensor:
     """Average the elements of every row: its sum divided by its number of elements.
 
     Args:
-        values: [T, ...], float32, bfloat16, float16 (float64 on the CPU); stride 1 last.
+        values: [T, ...], float32, bfloat16, float16 (float64 on the CPU); stride(-1) == 1.
         offsets: [B + 1], int32 or int64, on the device of `values`.
 
     Returns:

@@ -45,7 +45,7 @@ def norm_mul_dropout(
 
     Args:
         values: [T, D], or [T, H, V] to normalise each head by itself; float32, bfloat16, float16
-            (float64 on the CPU); stride 1 last.
+            (float64 on the CPU); stride(-1) == 1.
         u: the gate, in shape and dtype of `values`; may be a view of a projection.
         weight: [D], or one number a head [H]; in the dtype of `values` or float32; None for 1.
         bias: as `weight`, and in its dtype where there is one; None for 0.

@@ -17,9 +17,9 @@ def padded_add(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
     """Add element j of row i to `dense[i, j]`; cells without an element stay as they are.
 
     Args:
-        values: [T, ...], float32, bfloat16, float16 (float64 on the CPU); stride 1 last.
+        values: [T, ...], float32, bfloat16, float16 (float64 on the CPU); stride(-1) == 1.
         offsets: [B + 1], int32 or int64, on the device of `values`.
-        dense: [B, N, ...], dtype and device of `values`; stride 1 last.
+        dense: [B, N, ...], dtype and device of `values`; stride(-1) == 1.
 
     Returns:
         [B, N, ...] in the dtype of `values`; an empty row gives its row of `dense`. Elements at

@@ -16,9 +16,9 @@ def row_add(values: Tensor, offsets: Tensor, dense: Tensor) -> Tensor:
     """Add `dense[i]` to every element of row i.
 
     Args:
-        values: [T, ...], float32, bfloat16, float16 (float64 on the CPU); stride 1 last.
+        values: [T, ...], float32, bfloat16, float16 (float64 on the CPU); stride(-1) == 1.
         offsets: [B + 1], int32 or int64, on the device of `values`.
-        dense: [B, ...], dtype and device of `values`; stride 1 last.
+        dense: [B, ...], dtype and device of `values`; stride(-1) == 1.
 
     Returns:
         [T, ...] in the dtype of `values`; 0 past `offsets[-1]`, where nothing is read.

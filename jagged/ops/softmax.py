@@ -19,7 +19,7 @@ def softmax(values: Tensor, offsets: Tensor, max_length: int | None = None) -> T
     with `m = x.amax(0)`.
 
     Args:
-        values: [T, ...], float32, bfloat16, float16 (float64 on the CPU); stride 1 last.
+        values: [T, ...], float32, bfloat16, float16 (float64 on the CPU); stride(-1) == 1.
         offsets: [B + 1], int32 or int64, on the device of `values`.
         max_length: rows stop there: elements at or past it are left out, give 0 and get gradient
             0. None takes rows whole.

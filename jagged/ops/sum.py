@@ -16,7 +16,7 @@ def sum(values: Tensor, offsets: Tensor) -> Tensor:
     """Sum the elements of every row: `out[i] = values[offsets[i]:offsets[i + 1]].sum(0)`.
 
     Args:
-        values: [T, ...], float32, bfloat16, float16 (float64 on the CPU); stride 1 last.
+        values: [T, ...], float32, bfloat16, float16 (float64 on the CPU); stride(-1) == 1.
         offsets: [B + 1], int32 or int64, on the device of `values`.
 
     Returns:

@@ -20,7 +20,7 @@ def to_padded(
 
     Args:
         values: [T, ...], float32, bfloat16, float16 (float64 on the CPU), integers or bool;
-            stride 1 last.
+            stride(-1) == 1.
         offsets: [B + 1], int32 or int64, on the device of `values`.
         max_length: N; of a longer row the first N elements are kept, the rest gets gradient 0.
         padding_value: a whole number for integer values, 0 or 1 for bool.

@@ -26,7 +26,7 @@ def token_layer_norm(
     variance a row see `layer_norm`.
 
     Args:
-        values: [T, D], float32, bfloat16, float16 (float64 on the CPU); stride 1 last.
+        values: [T, D], float32, bfloat16, float16 (float64 on the CPU); stride(-1) == 1.
         weight: [D], in the dtype of `values` or float32; None for 1.
         bias: [D], in the dtype of `weight` where there is one; None for 0.
         eps: added to the variance, not negative.
