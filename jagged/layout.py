@@ -22,8 +22,9 @@ class JaggedTensor:
     Symbols: B rows, T = offsets[-1] elements in all rows, T_cap >= T the capacity of `values`.
 
     Args:
-        values: [T_cap, ...]; elements past T belong to no row, are never read, may hold anything.
-        offsets: [B + 1], int32 or int64, on the device of `values`; starts with 0, never falls.
+        values: [T_cap, ...]; those past T, the capacity tail, belong to no row, are never read and
+            may hold anything.
+        offsets: [B + 1], int32 or int64, on the device of `values`; starts with 0, never decreases.
         max_length: an upper bound of the row lengths that the host knows, or None. 0 is legal.
         weights: [T_cap], any dtype: one number an element that travels along (ids, weights).
 
@@ -46,7 +47,7 @@ class JaggedTensor:
         checks.optional_length("max_length", self.max_length)
         bound = self.max_length
         if type(bound) is not int and not (bound is None or isinstance(bound, torch.SymInt)):
-            object.__setattr__(self, "max_length", operator.index(bound))  # numpy's
+            object.__setattr__(self, "max_length", operator.index(bound))  # a numpy integer
         if self.weights is not None:
             checks.tensor("weights", self.weights)
             checks.same_device("weights", self.weights, "values", self.values)
@@ -78,7 +79,7 @@ class JaggedTensor:
     ) -> "JaggedTensor":
         """From a list of tensors [n_i, ...] of one dtype and device; `max_length` is known then.
 
-        Lists of numbers and arrays of numpy: `jagged.data.collate`.
+        For lists of numbers and numpy arrays see `jagged.data.collate`.
         """
         rows = list(rows)
         if len(rows) == 0:
@@ -290,9 +291,10 @@ class JaggedTensor:
     ) -> tuple["JaggedTensor", "JaggedTensor"]:
         """Undo `concat` of two: the first `left_lengths[i]` elements of row i, and the rest.
 
-        Lengths beyond a row are cut to it. `left_total` and `right_total` are T_cap of the results.
-        Without `left_total` the number is read, which on a GPU waits for the device; with it alone
-        the right result has room for all elements.
+        Lengths beyond a row are cut to it, negative ones count as 0: the last n elements of every
+        row are `x.split(x.lengths() - n)[1]`. `left_total` and `right_total` are T_cap of the
+        results. Without `left_total` the number is read, which on a GPU waits for the device; with
+        it alone the right result has room for all elements.
         """
         checks.tensor("left_lengths", left_lengths)
         checks.same_device("left_lengths", left_lengths, "values", self.values)
