@@ -1,11 +1,33 @@
 """Offsets arithmetic in plain torch; none but `read_last` waits for a device."""
 
+from collections.abc import Iterable
 from typing import cast
 
 import torch
 from torch import Tensor
 
 from jagged import checks
+
+
+def as_index(rows: object, num_rows: int) -> Tensor:
+    """An index [R] or a mask [B] that is sure to be one."""
+    if not isinstance(rows, Tensor):
+        if not isinstance(rows, Iterable):
+            raise TypeError(
+                f"rows must be a tensor, a slice or a list of rows, got {type(rows).__name__}: "
+                "select([0]) takes one row"
+            )
+        listed = list(rows)
+        rows = torch.tensor(listed, dtype=None if listed else torch.int64)
+    if rows.ndim != 1:
+        raise ValueError(
+            f"rows must be an index [R] or a mask [B], got shape {checks.shape_of(rows)}"
+        )
+    if rows.dtype == torch.bool:
+        checks.shape("mask", rows, (num_rows,), "[B]")
+        return rows
+    checks.integers("rows", rows)
+    return rows.to(torch.int64)  # torch takes uint8 for a mask
 
 
 def as_offsets(lengths: Tensor, capacity: int | None) -> Tensor:

@@ -168,6 +168,17 @@ def same_device(name: str, value: Tensor, other_name: str, other: Tensor) -> Non
         )
 
 
+def alike(name: str, value: Tensor, other_name: str, other: Tensor) -> None:
+    """`value` can be concatenated with `other`: trailing shape, dtype and device are the same."""
+    if value.shape[1:] != other.shape[1:]:
+        raise ValueError(
+            f"{name} must have the trailing shape of {other_name} {list(other.shape[1:])}, "
+            f"got shape {shape_of(value)}"
+        )
+    same_dtype(name, value, other_name, other)
+    same_device(name, value, other_name, other)
+
+
 def operand(name: str, value: Tensor, other_name: str, other: Tensor) -> None:
     """`value` is a second operand: dtype and device of `other`, unit stride last."""
     if not (

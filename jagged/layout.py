@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from jagged import checks, ops
-from jagged._rows import as_offsets, gather_rows, read_last, row_ids
+from jagged._rows import as_index, as_offsets, gather_rows, read_last, row_ids
 from jagged._text import describe
 
 
@@ -90,7 +90,7 @@ class JaggedTensor:
         first = rows[0]
         for index, row in enumerate(rows):
             checks.elements(f"rows[{index}]", row)
-            _check_alike(f"rows[{index}]", row, "rows[0]", first)
+            checks.alike(f"rows[{index}]", row, "rows[0]", first)
         sizes = [row.shape[0] for row in rows]
         offsets = torch.tensor([0, *sizes], dtype=torch.int64).cumsum(0).to(offsets_dtype)
         return cls(torch.cat(rows), offsets.to(first.device), max(sizes))
@@ -255,7 +255,7 @@ class JaggedTensor:
         """
         checks.optional_length("total", total)
         if not isinstance(rows, slice):
-            rows = _as_index(rows, self.num_rows)
+            rows = as_index(rows, self.num_rows)
         index = torch.arange(self.num_rows, device=self.offsets.device)[rows]
         lengths = self.lengths()[index]
         offsets = as_offsets(lengths, None)
@@ -382,38 +382,6 @@ class JaggedTensor:
         return self
 
 
-def _check_alike(name: str, value: Tensor, other_name: str, other: Tensor) -> None:
-    """`value` [n, ...] can be put behind `other` without a change of either."""
-    if value.shape[1:] != other.shape[1:]:
-        raise ValueError(
-            f"{name} must have the trailing shape of {other_name} {list(other.shape[1:])}, "
-            f"got shape {checks.shape_of(value)}"
-        )
-    checks.same_dtype(name, value, other_name, other)
-    checks.same_device(name, value, other_name, other)
-
-
-def _as_index(rows: object, num_rows: int) -> Tensor:
-    """An index [R] or a mask [B] that is sure to be one."""
-    if not isinstance(rows, Tensor):
-        if not isinstance(rows, Iterable):
-            raise TypeError(
-                f"rows must be a tensor, a slice or a list of rows, got {type(rows).__name__}: "
-                "select([0]) takes one row"
-            )
-        listed = list(rows)
-        rows = torch.tensor(listed, dtype=None if listed else torch.int64)
-    if rows.ndim != 1:
-        raise ValueError(
-            f"rows must be an index [R] or a mask [B], got shape {checks.shape_of(rows)}"
-        )
-    if rows.dtype == torch.bool:
-        checks.shape("mask", rows, (num_rows,), "[B]")
-        return rows
-    checks.integers("rows", rows)
-    return rows.to(torch.int64)  # torch takes uint8 for a mask
-
-
 def _as_parts(given: object) -> list[JaggedTensor]:
     """A list of jagged tensors that can be put one behind the other."""
     if not isinstance(given, Iterable):  # a jagged tensor alone, say
@@ -426,9 +394,9 @@ def _as_parts(given: object) -> list[JaggedTensor]:
         name = f"parts[{index}]"
         if not isinstance(part, JaggedTensor):
             raise TypeError(f"{name} must be a JaggedTensor, got {type(part).__name__}")
-        _check_alike(f"{name}.values", part.values, "parts[0].values", first.values)
+        checks.alike(f"{name}.values", part.values, "parts[0].values", first.values)
         if part.weights is not None and first.weights is not None:
-            _check_alike(f"{name}.weights", part.weights, "parts[0].weights", first.weights)
+            checks.alike(f"{name}.weights", part.weights, "parts[0].weights", first.weights)
     return parts
 
 
