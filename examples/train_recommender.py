@@ -102,7 +102,7 @@ def check_requirements(settings: Settings, world: World) -> None:
         require_tensorboard()
     if settings.tables == "sharded":
         if not world.launched:
-            raise ValueError("--tables sharded needs torchrun, were it with --nproc-per-node 1")
+            raise ValueError("--tables sharded needs torchrun (--nproc-per-node 1 will do)")
         from examples.recommender.tables import require_training_ops
 
         require_training_ops()
@@ -162,8 +162,8 @@ def make_trainer(
     if not world.launched:
         if (folder / name).is_dir():
             raise SystemExit(
-                f"train_recommender: {folder} is of a run of several processes: continue it with "
-                "torchrun, were it with --nproc-per-node 1"
+                f"train_recommender: {folder} is a run of several processes: continue it with "
+                "torchrun (--nproc-per-node 1 will do)"
             )
         return Trainer(name, NextItemModel(encoder, split.seen, settings), *arguments)
     from examples.recommender.distributed_trainer import DistributedTrainer
@@ -171,7 +171,7 @@ def make_trainer(
 
     if (folder / f"{name}.pt").exists():
         raise SystemExit(
-            f"train_recommender: {folder} is of a run without torchrun: continue it without"
+            f"train_recommender: {folder} is a run without torchrun: continue it without"
         )
     kind = ShardedNextItemModel if settings.tables == "sharded" else NextItemModel
     return DistributedTrainer(name, kind(encoder, split.seen, settings), *arguments)

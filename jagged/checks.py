@@ -301,8 +301,8 @@ def norm_parameters(
 
 
 def is_number(value: object) -> bool:
-    """Whether `value` is a real number of Python's or numpy's, a bool among them."""
-    if isinstance(value, (int, float)):  # which Dynamo can say of those it traces, not the rest
+    """Whether `value` is a real Python or numpy number; a bool is one."""
+    if isinstance(value, (int, float)):  # Dynamo can answer this for what it traces, not the rest
         return True
     return not isinstance(value, Tensor) and hasattr(value, "__float__")
 

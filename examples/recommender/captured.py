@@ -74,13 +74,13 @@ class CapturedStep:
         return self._loss.clone()
 
     def _aside(self) -> Tensor:
-        """The step on a stream of its own, as a capture wants to find it."""
-        present = torch.cuda.current_stream(self.batch.values.device)
+        """The step on a side stream, where CUDA graphs ask for the warm-up to run."""
+        current = torch.cuda.current_stream(self.batch.values.device)
         stream = torch.cuda.Stream(self.batch.values.device)  # type: ignore[no-untyped-call]
-        stream.wait_stream(present)
+        stream.wait_stream(current)
         with torch.cuda.stream(stream):
             loss = self.step(self.batch, self.negatives)
-        present.wait_stream(stream)
+        current.wait_stream(stream)
         return loss
 
 

@@ -1,7 +1,7 @@
 """A stream of events with what makes real ones hard: few popular items, tastes, long users.
 
 Items follow Zipf's law and belong to a genre. A user likes two genres. The next event is one of
-the present item's few usual successors, or something from a liked genre, or anything at all, the
+the current item's few usual successors, or something from a liked genre, or anything at all, the
 last two by popularity: a popularity list gets part of it, a model of the order more. Lengths are
 log-normal: most users are short, a few use the whole length.
 """
@@ -89,9 +89,9 @@ class _Catalogue:
         drawn = torch.searchsorted(self.ends, first + point * (last - first), right=True)
         return drawn % num_items
 
-    def after(self, present: Tensor, tastes: Tensor, generator: torch.Generator) -> Tensor:
-        """[U]: the event after `present` [U] of users with these tastes [U, 2]."""
-        users = present.shape[0]
+    def after(self, current: Tensor, tastes: Tensor, generator: torch.Generator) -> Tensor:
+        """[U]: the event after `current` [U] of users with these tastes [U, 2]."""
+        users = current.shape[0]
         which = torch.rand(users, generator=generator).clamp(min=1e-9).log2().neg().long()
         liked = tastes[torch.arange(users), torch.randint(2, (users,), generator=generator)]
         anything = torch.randint(NUM_GENRES, (users,), generator=generator)
@@ -100,6 +100,6 @@ class _Catalogue:
         return torch.where(
             kind < SUCCESSOR_SHARE,
             # Halved from one to the next: the first successor in half of the cases.
-            self.successors[present, which.clamp(max=NUM_SUCCESSORS - 1)],
+            self.successors[current, which.clamp(max=NUM_SUCCESSORS - 1)],
             self.from_genre(wander, generator),
         )

@@ -46,7 +46,7 @@ def learning_rate_factor(step: int, progress: float) -> float:
 
 @dataclass
 class Running:
-    """What the present epoch has added up so far; `loss` over all events, of all processes."""
+    """What the current epoch has added up so far; `loss` over all events, of all processes."""
 
     loss: float = 0.0
     events: int = 0

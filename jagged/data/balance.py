@@ -114,7 +114,7 @@ class BalancedSampler:
         return [index[part].tolist() for part in balance_rows(self._costs[index], self.ranks)]
 
     def __len__(self) -> int:
-        """The number of batches in the present epoch, those already handed out included."""
+        """The number of batches in the current epoch, those already handed out included."""
         return len(self.batches)
 
     def __iter__(self) -> Iterator[list[int]]:

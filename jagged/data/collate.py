@@ -28,7 +28,7 @@ def collate(
     """Put rows one after the other: a `collate_fn` for a `torch.utils.data.DataLoader`.
 
     Args:
-        rows: B tensors or arrays of numpy [n_i, ...] on the CPU, of one dtype and trailing shape,
+        rows: B tensors or numpy arrays [n_i, ...] on the CPU, of one dtype and trailing shape,
             or B sequences of numbers; B >= 1. Empty rows are ordinary: they take the dtype of the
             others, and [] or an array of shape [0] their trailing shape.
         max_length: longer rows are cut to it, and it becomes `max_length` of the result; without
@@ -94,8 +94,8 @@ def collate_features(
 
     Args:
         examples: B mappings with the same names; the value of a name is a row in all of them (a
-            tensor [n_i, ...] or a sequence of numbers) or a number in all of them (also one of
-            numpy, or a tensor without dimensions).
+            tensor [n_i, ...] or a sequence of numbers) or a number in all of them (also a
+            numpy scalar, or a tensor without dimensions).
         max_length, keep: cut every row feature, as in `collate`.
         dtypes: of the features that it names. Lists that are empty in a whole batch need theirs,
             and lists of floats that may all be whole have one dtype in every batch with it alone.
@@ -159,7 +159,7 @@ def _as_tensors(rows: Sequence[Row], dtype: torch.dtype | None) -> list[Tensor]:
                 f"rows[{index}] must be a tensor [n, ...] or a sequence of numbers, got {row!r}: "
                 "collate_features takes examples of several named features"
             )
-    # Arrays of numpy have a dtype, as tensors do. They may be read-only: this copies them.
+    # Numpy arrays have a dtype, as tensors do. They may be read-only: this copies them.
     rows = [torch.tensor(row) if hasattr(row, "__array_interface__") else row for row in rows]
     if any(isinstance(row, Tensor) for row in rows):
         return _of_one_dtype(rows, dtype)

@@ -101,7 +101,7 @@ class TokenBudgetSampler:
         return self._plan[1]
 
     def __len__(self) -> int:
-        """The number of batches in the present epoch, those already handed out included."""
+        """The number of batches in the current epoch, those already handed out included."""
         return len(self.batches(self.epoch))
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -184,6 +184,6 @@ def _at_least_one(name: str, value: int) -> int:
 
 
 def _plain(value: int) -> int:
-    """An int of numpy as one of Python, which prints otherwise: fingerprints and seeds are of
-    the printed number."""
+    """A numpy integer as a Python int: they print differently, and fingerprints and seeds are made
+    of the printed number."""
     return int(value) if isinstance(value, numbers.Integral) else value

@@ -1,6 +1,6 @@
 """Where each element of a jagged tensor lives, computed without reading the offsets on the host.
 
-`read_offsets` is the exception, for who has to.
+`read_offsets` is the exception, for code that has to.
 
 Symbols: T elements, B rows. Elements of the capacity tail belong to no row and are given the row
 B, so that reductions collect them in one row too many, which is dropped.

@@ -92,7 +92,7 @@ def _runner(package: str, module: str, direction: str) -> Implementation:
         for observe in observers:
             observe(module, direction, args)
         if torch._C._is_any_autocast_enabled():
-            # The op computes in the dtypes of its arguments; who wants others casts them before.
+            # The op computes in the dtypes of its arguments; callers cast them before if need be.
             with torch._C._DisableAutocast():
                 return found(*args)
         return found(*args)
@@ -101,7 +101,7 @@ def _runner(package: str, module: str, direction: str) -> Implementation:
 
 
 _PLAIN = frozenset((Tensor, Parameter, int, float, bool, str, type(None)))
-# Of gradients with a dimension more: torch.autograd.grad(is_grads_batched=True).
+# The key of batched gradients: torch.autograd.grad(is_grads_batched=True).
 _VMAP_MODE = torch._C._dispatch_key_parse("VmapMode")
 
 
