@@ -234,7 +234,7 @@ def test_a_run_continues_the_way_it_began(
         for name, value in ALONE.items():
             monkeypatch.setenv(name, value)
     (tmp_path / "settings.json").write_text(parse(run)[0].to_json())
-    message = "of a run of several processes" if several else "of a run without torchrun"
+    message = "is a run of several processes" if several else "is a run without torchrun"
     try:
         with pytest.raises(SystemExit, match=message):
             train_recommender.main(run)
