@@ -10,6 +10,15 @@ such dimension is supported here. It takes any strides: a tensor with another th
 dimension is copied. Rows longer than `max_L` follow fbgemm's rules: cut when padded, 0 (and
 gradient 0) in products, unchanged in additions, and in `jagged_softmax` 0, where fbgemm leaves
 memory uninitialised.
+
+Some of fbgemm's jagged operators have no function here, since there are other ways to write them:
+
+- `jagged_dense_elementwise_mul`: `values * ops.from_padded(y, offsets, values.shape[0])`
+- `jagged_index_select`: `JaggedTensor.select`
+- `jagged_slice`, `jagged_1d_to_truncated_values`: `JaggedTensor.split`
+- `batched_dense_vec_jagged_2d_mul` with one head:
+  `ops.jagged_bmm(ops.from_padded(v, offsets, values.shape[0])[:, None], values, offsets)`
+- `segment_sum_csr(1, ...)`: `ops.sum`
 """
 
 from collections.abc import Sequence

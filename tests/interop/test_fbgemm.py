@@ -12,6 +12,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import fbgemm_gpu  # noqa: F401
 
+from jagged import JaggedTensor, ops
 from jagged.interop import fbgemm
 from jagged.interop.fbgemm_dispatch import install_fbgemm_kernels
 from jagged.testing import random_jagged
@@ -189,6 +190,32 @@ def test_installed_kernels_compile() -> None:
     with install_fbgemm_kernels(cuda=False, cpu=True):
         got = results(pooled, [values, offsets])
     for ours, theirs in zip(got, want, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_what_has_no_function_has_another_way() -> None:
+    """As the module's docstring says."""
+    (values, offsets), peer = inputs(3), torch.ops.fbgemm
+    x = JaggedTensor(values, offsets)
+    lengths, total = x.lengths(), values.shape[0]
+    pairs = []
+    y = dense(ROWS, LONGEST - 1, 3)
+    product = values * ops.from_padded(y, offsets, total)
+    pairs.append((product, peer.jagged_dense_elementwise_mul(values, [offsets], y)[0]))
+    rows = torch.tensor([3, 0, 3])
+    pairs.append((x.select(rows).values, peer.jagged_index_select(values, lengths, rows)[0]))
+    v = dense(ROWS, LONGEST)
+    weighted = ops.jagged_bmm(ops.from_padded(v, offsets, total)[:, None], values, offsets)
+    pairs.append((weighted[:, 0], peer.batched_dense_vec_jagged_2d_mul(v, values, offsets)))
+    numbers = values[:, 0].contiguous()
+    one = JaggedTensor(numbers, offsets)
+    pairs.append((ops.sum(numbers, offsets), peer.segment_sum_csr(1, offsets, numbers)))
+    first = one.split(torch.full((ROWS,), 2))[0].values
+    pairs.append((first, peer.jagged_1d_to_truncated_values(numbers, lengths, 2)))
+    rest = one.split(torch.ones_like(lengths))[1]
+    sliced = peer.jagged_slice(numbers, lengths, lengths.clamp(max=1), LONGEST)[0]
+    pairs.append((rest.values, sliced))
+    for ours, theirs in pairs:
         torch.testing.assert_close(ours, theirs)
 
 
