@@ -1,4 +1,4 @@
-"""The results as a table, as charts and as a comparison: `python -m bench.report --help`."""
+"""The results as a table, as charts and as a comparison: `python -m bench.report`."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""Measure the ops against the best alternatives: `python -m bench.run --help`.
+"""Measure the ops against the best alternatives: `python -m bench.run`.
 
 Rows are appended to DIR/<gpu>.csv as soon as a case is done, so Ctrl-C and a failing contender
 cost nothing that is finished. A contender that takes the CUDA context down (an illegal access)

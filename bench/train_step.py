@@ -1,4 +1,4 @@
-"""A whole training step against the same model padded: `python -m bench.train_step --help`.
+"""A whole training step against the same model padded: `python -m bench.train_step`.
 
 Lookup, HSTU layers, softmax over sampled negatives, backward pass, AdamW; bfloat16 autocast. The
 padded model has the same parameters and, before anything is timed, the same loss and gradients on
