@@ -10,6 +10,7 @@ from torch import Tensor
 
 from jagged import checks
 from jagged.ops._library import needs_gradient, operator, record, unit_last_stride
+from jagged.ops._norm import recorded_weight
 
 
 def norm_mul_dropout(
@@ -47,7 +48,8 @@ def norm_mul_dropout(
         values: [T, D], or [T, H, V] to normalise each head by itself; float32, bfloat16, float16
             (float64 on the CPU); stride(-1) == 1.
         u: the gate, in shape and dtype of `values`; may be a view of a projection.
-        weight: [D], or one number a head [H]; in the dtype of `values` or float32; None for 1.
+        weight: [D], or one number a head [H]; in the dtype of `values`, or float32 beside 16-bit
+            values; None for 1.
         bias: as `weight`, and in its dtype where there is one; None for 0.
         eps: added to the variance, not negative.
         silu: the gate is `silu(u)`.
@@ -100,9 +102,7 @@ def norm_mul_dropout(
         seed = torch.randint(2**63 - 1, (1,), device=values.device)
     options = eps, silu, concat, float(dropout), seed, offsets
     if needs_gradient(values, u, weight, bias):
-        if weight is None and bias is not None and bias.dtype != values.dtype:
-            # The gradient of the bias has the dtype of the weight, and a rounded one would do harm.
-            weight = torch.ones_like(bias)
+        weight = recorded_weight(values, weight, bias)
         return record(_NormMulDropout, values, u, weight, bias, *options)
     out: Tensor = _forward(values, u, weight, bias, *options)[0]
     return out

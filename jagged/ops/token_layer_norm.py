@@ -10,6 +10,7 @@ from torch import Tensor
 
 from jagged import checks
 from jagged.ops._library import needs_gradient, operator, record, unit_last_stride
+from jagged.ops._norm import recorded_weight
 
 
 def token_layer_norm(
@@ -27,7 +28,7 @@ def token_layer_norm(
 
     Args:
         values: [T, D], float32, bfloat16, float16 (float64 on the CPU); stride(-1) == 1.
-        weight: [D], in the dtype of `values` or float32; None for 1.
+        weight: [D], in the dtype of `values`, or float32 beside 16-bit values; None for 1.
         bias: [D], in the dtype of `weight` where there is one; None for 0.
         eps: added to the variance, not negative.
         offsets: [B + 1], int32 or int64, on the device of `values`. Given, elements past
@@ -54,9 +55,7 @@ def token_layer_norm(
         checks.offsets(offsets, values)
     checks.norm_parameters(values, weight, bias, eps)
     if needs_gradient(values, weight, bias):
-        if weight is None and bias is not None and bias.dtype != values.dtype:
-            # The gradient of the bias has the dtype of the weight, and a rounded one would do harm.
-            weight = torch.ones_like(bias)
+        weight = recorded_weight(values, weight, bias)
         return record(_TokenLayerNorm, values, weight, bias, eps, offsets)
     out: Tensor = _forward(values, weight, bias, eps, offsets)[0]
     return out
