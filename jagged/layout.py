@@ -32,7 +32,9 @@ class JaggedTensor:
     weights. `max_length` is part of the structure, so that `torch.export` exports for one bound:
     give it the model's, and the same to each batch (`dataclasses.replace(x, max_length=N)`).
     Building one checks metadata only; `validate()` checks the contents. Two jagged tensors are
-    compatible when their offsets are equal, whether or not they are one object.
+    compatible when their offsets are equal, whether or not they are one object. Constructors and
+    methods raise `TypeError` for a wrong type or dtype, and `ValueError` for a wrong shape, device
+    or bound.
     """
 
     values: Tensor

@@ -41,7 +41,8 @@ class JaggedDenseAdd(nn.Module):
             "padded" returns a tensor of the shape of `dense`, its padding cells those of `dense`,
             elements of x at or past N dropped.
 
-    Shapes: values [T, ...] and dense [B, N, ...]; under autocast the wider dtype of the two.
+    Shapes: values [T, ...] and dense [B, N, ...], of one dtype; under autocast they may differ, and
+    the result has the wider of the two.
     """
 
     def __init__(self, result: Literal["jagged", "padded"] = "jagged") -> None:
@@ -65,7 +66,8 @@ class JaggedDenseAdd(nn.Module):
 class JaggedRowAdd(nn.Module):
     """Add one dense vector to all elements of a row: `out[i, j] = x[i, j] + dense[i]`.
 
-    Shapes: values [T, ...] and dense [B, ...]; under autocast the wider dtype of the two.
+    Shapes: values [T, ...] and dense [B, ...], of one dtype; under autocast they may differ, and the
+    result has the wider of the two.
     """
 
     def forward(self, x: JaggedTensor, dense: Tensor) -> JaggedTensor:
@@ -76,13 +78,15 @@ class JaggedRowAdd(nn.Module):
 
 
 class JaggedDropout(nn.Module):
-    """Dropout of single entries (Srivastava et al., JMLR 2014).
+    """Dropout of single numbers (Srivastava et al., JMLR 2014).
 
     In training `out = x * m / (1 - p)`, where m is 0 with probability p, else 1. In evaluation the
     values pass unchanged. The capacity tail of the result is 0 in both modes.
 
     Args:
         p: the probability of a zero, 0 <= p < 1.
+
+    Takes and returns a jagged tensor with values [T, ...].
     """
 
     def __init__(self, p: float = 0.5) -> None:
