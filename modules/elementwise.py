@@ -66,8 +66,8 @@ class JaggedDenseAdd(nn.Module):
 class JaggedRowAdd(nn.Module):
     """Add one dense vector to all elements of a row: `out[i, j] = x[i, j] + dense[i]`.
 
-    Shapes: values [T, ...] and dense [B, ...], of one dtype; under autocast they may differ, and the
-    result has the wider of the two.
+    Shapes: values [T, ...] and dense [B, ...], of one dtype; under autocast they may differ, and
+    the result has the wider of the two.
     """
 
     def forward(self, x: JaggedTensor, dense: Tensor) -> JaggedTensor:
