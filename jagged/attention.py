@@ -94,9 +94,9 @@ class BucketedBias:
         b = clamp(int(f(max(|t_next(query) - t(key)|, 1)) / divisor), 0, buckets)
 
     Args:
-        position_table: [2 * N - 1], float32 or the dtype of q, or None for no position bias.
-            Entries for key > query are used by the contextual prefix alone.
-        time_table: [buckets + 1], float32 or the dtype of q, or None for no time bias.
+        position_table: [2 * N - 1], in the dtype of q or float32 beside a 16-bit q; None for no
+            position bias. Entries for key > query are used by the contextual prefix alone.
+        time_table: [buckets + 1], dtype as `position_table`; None for no time bias.
         timestamps: [T] int64, needed with a time table.
         bucket: f: "log" (natural) or "sqrt".
         divisor: the width of a bucket in units of f.

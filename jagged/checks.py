@@ -271,6 +271,17 @@ def _integer_range(dtype: torch.dtype) -> tuple[int, int]:
     return info.min, info.max
 
 
+def parameter_dtype(name: str, value: Tensor, other_name: str, other: Tensor) -> None:
+    """`value` has the dtype of `other`, or float32 beside 16-bit numbers."""
+    is_narrow = other.dtype.itemsize == 2
+    if value.dtype != other.dtype and not (is_narrow and value.dtype == torch.float32):
+        raise TypeError(
+            f"{name} must have the dtype of {other_name} ({other.dtype})"
+            f"{' or float32' if is_narrow else ''}, got {value.dtype}: "
+            f"convert with {name}.to({other_name}.dtype)"
+        )
+
+
 def norm_parameters(
     values: Tensor,
     weight: Tensor | None,
@@ -280,7 +291,7 @@ def norm_parameters(
     by_head: bool = False,
 ) -> None:
     """`weight` and `bias` of a layer norm are [D] (`by_head`: [H] for values [T, H, V]), in the
-    dtype of the values or in float32."""
+    dtype of the values, or in float32 beside 16-bit values."""
     size, meaning = (values.shape[1], "[H]") if by_head else (values.shape[-1], "[D]")
     for name, parameter in (("weight", weight), ("bias", bias)):
         if parameter is None:
@@ -288,11 +299,8 @@ def norm_parameters(
         tensor(name, parameter)
         if parameter.device != values.device:
             same_device(name, parameter, "values", values)
-        if parameter.dtype != values.dtype and parameter.dtype != torch.float32:
-            raise TypeError(
-                f"{name} must have the dtype of values ({values.dtype}) or float32, "
-                f"got {parameter.dtype}: convert with {name}.to(values.dtype)"
-            )
+        if parameter.dtype != values.dtype:
+            parameter_dtype(name, parameter, "values", values)
         shape(name, parameter, (size,), meaning)
         last_stride(name, parameter)
     if weight is not None and bias is not None:

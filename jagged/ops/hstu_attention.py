@@ -47,7 +47,7 @@ def hstu_attention(
             `max_length` elements attend to one another, under the mask of the whole row; its other
             elements give 0 and get gradient 0.
         scale: a constant of the model, e.g. 1 / its longest row; or [T], one factor an element as
-            query, float32 or the dtype of `q`. It gets no gradient.
+            query, in the dtype of `q`, or float32 beside a 16-bit `q`. It gets no gradient.
         alpha: the factor of q kᵀ; None for 1 / sqrt(D).
         mask: which keys a query sees: causal always, a window, context. `HSTUMask.picture` draws
             it.
@@ -150,7 +150,7 @@ def _check_scale_per_query(scale: Tensor, q: Tensor) -> None:
     if scale.requires_grad:
         raise ValueError("scale gets no gradient, and this one requires it: pass scale.detach()")
     checks.same_device("scale", scale, "q", q)
-    _check_float("scale", scale, q)
+    checks.parameter_dtype("scale", scale, "q", q)
     checks.shape("scale", scale, (q.shape[0],), "[T]")
     checks.last_stride("scale", scale)
 
@@ -162,7 +162,7 @@ def _check_bias(bias: BucketedBias, q: Tensor, max_length: int) -> None:
         table: Tensor | None = getattr(bias, name)
         if table is not None:
             checks.same_device(name, table, "q", q)
-            _check_float(name, table, q)
+            checks.parameter_dtype(name, table, "q", q)
             checks.last_stride(name, table)
     if bias.position_table is not None:
         longest = (bias.position_table.shape[0] + 1) // 2
@@ -174,14 +174,6 @@ def _check_bias(bias: BucketedBias, q: Tensor, max_length: int) -> None:
     if bias.timestamps is not None and bias.time_table is not None:
         _check_integer("timestamps", bias.timestamps, (torch.int64,), q)
         checks.shape("timestamps", bias.timestamps, (q.shape[0],), "[T]")
-
-
-def _check_float(name: str, value: Tensor, q: Tensor) -> None:
-    if value.dtype not in (torch.float32, q.dtype):
-        raise TypeError(
-            f"{name} must be float32 or have the dtype of q ({q.dtype}), got {value.dtype}: "
-            f"convert with {name}.float()"
-        )
 
 
 def _check_integer(name: str, value: Tensor, dtypes: tuple[torch.dtype, ...], q: Tensor) -> None:

@@ -241,6 +241,15 @@ def test_parameters_of_the_norms(op: str) -> None:
         TypeError, match=r"weight must have the dtype of values .* got torch.float16"
     ):
         call(weight=torch.ones(3).half())
+    for name in ("weight", "bias"):
+        with pytest.raises(
+            TypeError, match=rf"{name} .* \(torch.float64\), got torch.float32: conv"
+        ):
+            getattr(ops, op)(VALUES.double(), offsets=OFFSETS, **{name: torch.ones(3)})
+        with pytest.raises(
+            TypeError, match=r"values \(torch.float16\) or float32, got torch.float64"
+        ):
+            getattr(ops, op)(VALUES.half(), offsets=OFFSETS, **{name: torch.ones(3).double()})
     with pytest.raises(ValueError, match=r"bias must be on the device of values \(cpu\), got meta"):
         call(bias=torch.ones(3, device="meta"))
     with pytest.raises(ValueError, match=r"call weight.contiguous\(\)"):

@@ -127,7 +127,7 @@ def test_what_has_no_default(name: str) -> None:
         (
             {"scale": torch.ones(T, dtype=torch.int64)},
             TypeError,
-            r"scale must be float32 or have the dtype of q \(torch\.float32\), got torch\.int64",
+            r"scale must have the dtype of q \(torch\.float32\), got torch\.int64",
         ),
         (
             {"scale": torch.ones(T, device="meta")},
@@ -178,7 +178,7 @@ TIMES = torch.arange(T)
         (
             BucketedBias(position_table=torch.ones(5).double()),
             TypeError,
-            r"position_table must be float32 or have the dtype of q .* got torch\.float64",
+            r"position_table must have the dtype of q \(torch\.float32\), got torch\.float64",
         ),
         (
             BucketedBias(position_table=torch.ones(5, device="meta")),
@@ -193,7 +193,7 @@ TIMES = torch.arange(T)
         (
             BucketedBias(time_table=torch.ones(3).half(), timestamps=TIMES),
             TypeError,
-            r"time_table must be float32 or have the dtype of q .* got torch\.float16",
+            r"time_table must have the dtype of q \(torch\.float32\), got torch\.float16",
         ),
         (
             BucketedBias(time_table=torch.ones(3), timestamps=TIMES[1:]),
@@ -251,6 +251,21 @@ def test_a_bias_that_cannot_be_made(
 ) -> None:
     with pytest.raises(error, match=message):
         BucketedBias(**parts)
+
+
+@pytest.mark.parametrize("name", ["scale", "position_table", "time_table"])
+def test_what_is_less_exact_or_wider_than_q(name: str) -> None:
+    """Nothing is promoted behind the caller's back but float32 beside 16 bits."""
+    for own, other, message in (
+        (torch.float64, torch.float32, r"q \(torch\.float64\), got torch\.float32: convert"),
+        (torch.float16, torch.float64, r"q \(torch\.float16\) or float32, got torch\.float64"),
+    ):
+        x, given = torch.ones(T, H, D, dtype=own), torch.ones(T, dtype=other)
+        changes: dict[str, Any] = {"scale": given}
+        if name != "scale":
+            changes = {"bias": BucketedBias(**{name: given}, timestamps=TIMES)}
+        with pytest.raises(TypeError, match=f"{name} must have the dtype of {message}"):
+            call(q=x, k=x, v=x, **changes)
 
 
 def test_a_bias_of_nothing_is_no_bias() -> None:
