@@ -25,10 +25,14 @@ def shape_of(tensor: Tensor) -> str:
 def tensor(name: str, value: object) -> None:
     """`value` is a tensor."""
     if not isinstance(value, Tensor):
-        # `x.values` of another library's jagged tensor, or of a plain one.
-        method = "a method: layers take a JaggedTensor, as of JaggedTensor.from_rows or interop"
-        is_method = inspect.ismethod(value) or inspect.isbuiltin(value)
-        found = method if is_method else type(value).__name__
+        found = type(value).__name__
+        if inspect.ismethod(value) or inspect.isbuiltin(value):
+            # `x.values` of another library's jagged tensor, or of a plain one.
+            found = "a method: layers take a JaggedTensor, as of JaggedTensor.from_rows or interop"
+        elif isinstance(value, (list, tuple)) or hasattr(value, "__array__"):
+            found += f": convert it with torch.as_tensor({name})"
+        elif hasattr(value, "values") and hasattr(value, "offsets"):
+            found += ": pass its values and its offsets"
         raise TypeError(f"{name} must be a torch.Tensor, got {found}")
 
 
@@ -191,7 +195,13 @@ def operand(name: str, value: Tensor, other_name: str, other: Tensor) -> None:
         last_stride(name, value)
 
 
-def shape(name: str, value: Tensor, expected: tuple[int | None, ...], meaning: str) -> None:
+def shape(
+    name: str,
+    value: Tensor,
+    expected: tuple[int | None, ...],
+    meaning: str,
+    advice: str = "check that it belongs to these values and offsets",
+) -> None:
     """`value` has the expected shape; None accepts any size in its place."""
     if value.shape == expected:  # quick where all sizes are given
         return
@@ -203,8 +213,7 @@ def shape(name: str, value: Tensor, expected: tuple[int | None, ...], meaning: s
             return
     wanted = "[" + ", ".join("any" if size is None else str(size) for size in expected) + "]"
     raise ValueError(
-        f"{name} must have shape {meaning} = {wanted}, got {shape_of(value)}: "
-        "check that it belongs to these values and offsets"
+        f"{name} must have shape {meaning} = {wanted}, got {shape_of(value)}: {advice}"
     )
 
 

@@ -8,6 +8,7 @@ zeroes the tail of its input too.
 import torch
 from torch import Tensor
 
+from jagged import checks
 from jagged.layout import JaggedTensor
 
 
@@ -26,6 +27,12 @@ def check_jagged(name: str, value: object) -> None:
         "with JaggedTensor(values, offsets) or JaggedTensor.from_padded(dense, lengths), or "
         "convert one with jagged.interop.nested.from_nested or interop.torchrec.from_torchrec"
     )
+
+
+def check_values(values: Tensor, expected: tuple[int | None, ...], meaning: str) -> None:
+    """The values of a layer's input have the sizes that it was built for."""
+    advice = "build the layer for these sizes, or map the values to its own"
+    checks.shape("x.values", values, expected, meaning, advice)
 
 
 def check_same_rows(name: str, value: JaggedTensor, other_name: str, other: JaggedTensor) -> None:

@@ -8,7 +8,14 @@ from torch import Tensor, nn
 
 from jagged import checks
 from jagged.layout import JaggedTensor
-from jagged.modules._rows import check_jagged, history_lengths, is_element, spread, zero_tail
+from jagged.modules._rows import (
+    check_jagged,
+    check_values,
+    history_lengths,
+    is_element,
+    spread,
+    zero_tail,
+)
 
 
 class PositionEncoder(nn.Module):
@@ -165,7 +172,7 @@ def _check_integers(name: str, value: Tensor, x: JaggedTensor, size: int, meanin
 
 def _add_rows_of(table: Tensor, index: Tensor, x: JaggedTensor) -> JaggedTensor:
     """`x + table[index]` in the dtype of x, with a zero tail."""
-    checks.shape("x.values", x.values, (None, table.shape[1]), "[T, embedding_dim]")
+    check_values(x.values, (None, table.shape[1]), "[T, embedding_dim]")
     checks.floating("x.values", x.values)
     encoded = nn.functional.embedding(index, table).to(x.values.dtype)
     return x.with_values(zero_tail(x.values + encoded, is_element(x)))

@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from jagged import checks, ops
+from jagged import ops
 from jagged.layout import JaggedTensor
-from jagged.modules._rows import check_jagged, is_element, longest, zero_tail
+from jagged.modules._rows import check_jagged, check_values, is_element, longest, zero_tail
 from jagged.modules.attention import HSTUAttention
 from jagged.modules.hstu_config import HSTUConfig
 from jagged.modules.norm import HeadLayerNorm, TokenLayerNorm
@@ -108,7 +108,7 @@ class HSTULayer(nn.Module):
         """
         check_jagged("x", x)
         config, total = self.config, x.values.shape[0]
-        checks.shape("x.values", x.values, (total, config.embedding_dim), "[T, embedding_dim]")
+        check_values(x.values, (total, config.embedding_dim), "[T, embedding_dim]")
         # The norm leaves 0 in the tail, so that nothing below it meets what the tail of x held.
         normed = self.norm.normalise(x.values, x.offsets)
         u, q, k, v = self.project(normed)

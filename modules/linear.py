@@ -7,7 +7,14 @@ from torch import Tensor, nn
 
 from jagged import checks, ops
 from jagged.layout import JaggedTensor
-from jagged.modules._rows import check_jagged, check_same_rows, is_element, to_autocast, zero_tail
+from jagged.modules._rows import (
+    check_jagged,
+    check_same_rows,
+    check_values,
+    is_element,
+    to_autocast,
+    zero_tail,
+)
 
 
 class JaggedLinear(nn.Module):
@@ -54,7 +61,7 @@ class JaggedLinear(nn.Module):
 
     def forward(self, x: JaggedTensor) -> JaggedTensor:
         check_jagged("x", x)
-        checks.shape("x.values", x.values, (None, self.in_features), "[T, in_features]")
+        check_values(x.values, (None, self.in_features), "[T, in_features]")
         valid = is_element(x)
         out = nn.functional.linear(zero_tail(x.values, valid), self.weight, self.bias)
         return x.with_values(zero_tail(out, valid))

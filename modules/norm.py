@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from jagged import checks, ops
 from jagged.layout import JaggedTensor
-from jagged.modules._rows import check_jagged, zero_tail
+from jagged.modules._rows import check_jagged, check_values, zero_tail
 
 
 class _Norm(nn.Module):
@@ -85,7 +85,7 @@ class JaggedLayerNorm(_Norm):
 
     def forward(self, x: JaggedTensor) -> JaggedTensor:
         check_jagged("x", x)
-        checks.shape("x.values", x.values, (None, self.size), "[T, embedding_dim]")
+        check_values(x.values, (None, self.size), "[T, embedding_dim]")
         return x.with_values(ops.layer_norm(x.values, x.offsets, self.weight, self.bias, self.eps))
 
 
@@ -123,7 +123,7 @@ class TokenLayerNorm(_Norm):
 
     def normalise(self, values: Tensor, offsets: Tensor) -> Tensor:
         """The same on plain tensors: values [T, D] to [T, D]."""
-        checks.shape("x.values", values, (None, self.size), "[T, embedding_dim]")
+        check_values(values, (None, self.size), "[T, embedding_dim]")
         return ops.token_layer_norm(values, self.weight, self.bias, self.eps, offsets)
 
 
@@ -161,7 +161,7 @@ class HeadLayerNorm(_Norm):
 
     def normalise(self, values: Tensor, offsets: Tensor) -> Tensor:
         """The same on plain tensors: values [T, H, V] to [T, H, V]."""
-        checks.shape("x.values", values, (None, self.size, None), "[T, num_heads, V]")
+        check_values(values, (None, self.size, None), "[T, num_heads, V]")
         # Head h of element j is element j * H + h of a jagged tensor with H times the offsets.
         heads = offsets.to(torch.int64) * self.size
         flat = ops.token_layer_norm(values.flatten(0, 1), None, None, self.eps, heads)

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from jagged import checks, ops
+from jagged import ops
 from jagged.layout import JaggedTensor
-from jagged.modules._rows import check_jagged, is_element, zero_tail
+from jagged.modules._rows import check_jagged, check_values, is_element, zero_tail
 
 
 class SumPooling(nn.Module):
@@ -99,7 +99,7 @@ class AttentionPooling(nn.Module):
     def forward(self, x: JaggedTensor) -> Tensor:
         check_jagged("x", x)
         total = x.values.shape[0]
-        checks.shape("x.values", x.values, (total, self.embedding_dim), "[T, embedding_dim]")
+        check_values(x.values, (total, self.embedding_dim), "[T, embedding_dim]")
         values = zero_tail(x.values, is_element(x)).reshape(total, *self.query.shape)
         scores = (values * self.query).sum(-1) * max(self.query.shape[1], 1) ** -0.5
         probabilities = ops.softmax(scores, x.offsets)

@@ -87,7 +87,10 @@ def test_initial_values_and_names() -> None:
 
 def test_messages() -> None:
     for build in (modules.JaggedLayerNorm, modules.TokenLayerNorm):
-        with pytest.raises(ValueError, match=r"x.values must have shape \[T, embedding_dim\]"):
+        with pytest.raises(
+            ValueError,
+            match=r"x.values must have shape \[T, embedding_dim\].*: build the layer for",
+        ):
             build(5)(random_jagged([2], 4))
     with pytest.raises(ValueError, match=r"\[T, num_heads, V\] = \[any, 3, any\], got \[2, 4\]"):
         modules.HeadLayerNorm(3)(random_jagged([2], 4))

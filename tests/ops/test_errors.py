@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from jagged import ops
+from jagged import JaggedTensor, ops
 
 VALUES = torch.randn(5, 3)
 OFFSETS = torch.tensor([0, 2, 2, 5])
@@ -275,6 +275,14 @@ def test_a_jagged_tensor_of_another_library() -> None:
         ops.sum(VALUES.values, OFFSETS)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"values must be a torch\.Tensor, got Identity$"):
         ops.sum(torch.nn.Identity(), OFFSETS)  # type: ignore[arg-type]
+
+
+def test_what_is_close_to_a_tensor() -> None:
+    """A layer takes a jagged tensor whole, an op its tensors; neither takes lists."""
+    with pytest.raises(TypeError, match="got JaggedTensor: pass its values and its offsets"):
+        ops.sum(JaggedTensor(VALUES, OFFSETS), OFFSETS)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"got list: convert it with torch\.as_tensor\(offsets\)"):
+        ops.sum(VALUES, OFFSETS.tolist())  # type: ignore[arg-type]
 
 
 def test_a_number_of_numpy_is_a_number() -> None:
