@@ -52,6 +52,7 @@ class JaggedTensor:
             object.__setattr__(self, "max_length", operator.index(bound))  # a numpy integer
         if self.weights is not None:
             checks.tensor("weights", self.weights)
+            checks.strided("weights", self.weights)
             checks.same_device("weights", self.weights, "values", self.values)
             checks.shape("weights", self.weights, (self.values.shape[0],), "[T]")
 
@@ -117,9 +118,8 @@ class JaggedTensor:
             mask = lengths_or_mask
             checks.shape("mask", mask, (batch, length), "[B, N]")
             order = torch.argsort(mask.to(torch.int8), dim=1, descending=True, stable=True)
-            dense = torch.gather(
-                dense, 1, order.reshape(batch, length, *(1,) * (dense.ndim - 2)).expand_as(dense)
-            )
+            # `torch.gather` takes no unsigned integers but uint8.
+            dense = dense[torch.arange(batch, device=dense.device)[:, None], order]
             lengths = mask.sum(1)
         else:
             if lengths_or_mask.shape == (batch, length):
@@ -353,12 +353,16 @@ class JaggedTensor:
 
     # Contents ---------------------------------------------------------------------------------
 
-    def validate(self) -> "JaggedTensor":
+    def validate(self, num_targets: Tensor | None = None) -> "JaggedTensor":
         """Check the contents (reads the offsets: on a GPU this waits for the device); returns self.
+
+        Args:
+            num_targets: [B] integers for HSTU attention on these rows, to check them as well.
 
         Raises:
             ValueError: `offsets[0]` is not 0, offsets decrease, `offsets[-1]` is beyond the
-                capacity, or a row is longer than `max_length`.
+                capacity, a row is longer than `max_length`, or `num_targets` is negative or more
+                than the elements of its row.
         """
         bounds = self.offsets.tolist()
         if bounds[0] != 0:
@@ -381,6 +385,17 @@ class JaggedTensor:
                 f"offsets[-1] must not exceed the {self.values.shape[0]} elements of values, "
                 f"got {bounds[-1]}"
             )
+        if num_targets is not None:
+            checks.tensor("num_targets", num_targets)
+            checks.integers("num_targets", num_targets)
+            checks.shape("num_targets", num_targets, (self.num_rows,), "[B]")
+            for row, targets in enumerate(num_targets.tolist()):
+                length = bounds[row + 1] - bounds[row]
+                if not 0 <= targets <= length:
+                    raise ValueError(
+                        f"num_targets must be in 0..{length} for row {row} of {length} elements, "
+                        f"got {targets}: attention would take the nearest of these"
+                    )
         return self
 
 

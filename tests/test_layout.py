@@ -78,9 +78,24 @@ def test_from_padded_with_lengths_clamps_them() -> None:
 
 
 def test_from_padded_with_a_mask_takes_elements_in_their_order() -> None:
-    dense = torch.arange(8.0).reshape(2, 4, 1)
+    dense = torch.arange(8.0).reshape(2, 4, 1).requires_grad_()
     mask = torch.tensor([[True, False, True, False], [False, False, False, True]])
-    assert rows_of(JaggedTensor.from_padded(dense, mask)) == [[[0.0], [2.0]], [[7.0]]]
+    x = JaggedTensor.from_padded(dense, mask)
+    assert rows_of(x) == [[[0.0], [2.0]], [[7.0]]]
+    x.values.square().sum().backward()
+    assert dense.grad is not None
+    assert dense.grad.flatten().tolist() == [0, 0, 4, 0, 0, 0, 0, 14]
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int64]
+)
+def test_ids_of_any_dtype_come_from_padded_and_go_back(dtype: torch.dtype) -> None:
+    dense = torch.tensor([[1, 0, 1], [0, 1, 1]]).to(dtype)
+    mask = torch.tensor([[False, True, True], [True, False, False]])
+    x = JaggedTensor.from_padded(dense, mask)
+    assert (x.dtype, rows_of(x)) == (dtype, [[0, 1], [0]])
+    assert JaggedTensor.from_padded(x.to_padded(), x.lengths()).values.tolist() == [0, 1, 0]
 
 
 def test_from_padded_with_a_given_total_leaves_a_zero_tail() -> None:

@@ -27,6 +27,24 @@ def test_validate_names_the_broken_rule(
 
 
 @pytest.mark.parametrize(
+    ("targets", "error", "message"),
+    [
+        ([0, 1, 0], ValueError, "must be in 0..0 for row 1 of 0 elements, got 1: attention would"),
+        ([-1, 0, 0], ValueError, "must be in 0..2 for row 0 of 2 elements, got -1"),
+        ([0, 0], ValueError, r"must have shape \[B\] = \[3\], got \[2\]"),
+        ([0.0, 0.0, 0.0], TypeError, r"must be integers, got torch\.float32"),
+    ],
+)
+def test_validate_looks_at_targets_too(
+    targets: list[float], error: type[Exception], message: str
+) -> None:
+    x = JaggedTensor(torch.zeros(6), torch.tensor([0, 2, 2, 6]), 4)
+    assert x.validate(torch.tensor([2, 0, 1])) is x
+    with pytest.raises(error, match=f"num_targets {message}"):
+        x.validate(torch.tensor(targets))
+
+
+@pytest.mark.parametrize(
     ("build", "error", "message"),
     [
         (lambda v, o: JaggedTensor([1.0], o), TypeError, "values must be a torch.Tensor, got list"),
@@ -100,6 +118,11 @@ def test_validate_names_the_broken_rule(
             lambda v, o: JaggedTensor(v.to_sparse(), o),
             ValueError,
             "values must be a strided tensor, got torch.sparse_coo",
+        ),
+        (
+            lambda v, o: JaggedTensor(v, o, None, v.to_sparse()),
+            ValueError,
+            "weights must be a strided tensor, got torch.sparse_coo",
         ),
         (
             lambda v, o: JaggedTensor(torch.nested.as_nested_tensor([v], layout=torch.jagged), o),
