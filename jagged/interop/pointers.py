@@ -40,10 +40,16 @@ def to_cu_seqlens(x: JaggedTensor) -> tuple[Tensor, Tensor, int]:
     """`(values, cu_seqlens, max_seqlen)` for flash-attention's varlen functions, int32.
 
     Raises:
-        ValueError: `max_length` is not known; it is a host number there.
+        ValueError: `max_length` is not known, which is a host number there, or there are more
+            elements than int32 counts.
     """
     if x.max_length is None:
         raise ValueError("max_length must be known for cu_seqlens: give it to the constructor")
+    if x.values.shape[0] >= 2**31:
+        raise ValueError(
+            "x must have fewer than 2**31 elements for cu_seqlens, which are int32, got "
+            f"{x.values.shape[0]}: take some of its rows with x.select"
+        )
     return x.values, x.offsets.to(torch.int32), x.max_length
 
 

@@ -26,6 +26,9 @@ def test_cu_seqlens() -> None:
     assert pointers.from_cu_seqlens(values, cu_seqlens, longest).max_length == 2
     with pytest.raises(ValueError, match="max_length must be known"):
         pointers.to_cu_seqlens(JaggedTensor(x.values, x.offsets))
+    many = JaggedTensor(torch.empty(1).expand(2**31), torch.tensor([0, 2**31]), 2**31)
+    with pytest.raises(ValueError, match=r"fewer than 2\*\*31 elements .* got 2147483648: take"):
+        pointers.to_cu_seqlens(many)
 
 
 def test_graph_batches() -> None:
