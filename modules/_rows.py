@@ -31,7 +31,7 @@ def check_jagged(name: str, value: object) -> None:
 
 def check_values(values: Tensor, expected: tuple[int | None, ...], meaning: str) -> None:
     """The values of a layer's input have the sizes that it was built for."""
-    advice = "build the layer for these sizes, or map the values to its own"
+    advice = "build the layer for these sizes, or project the values first"
     checks.shape("x.values", values, expected, meaning, advice)
 
 
