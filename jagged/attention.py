@@ -19,6 +19,9 @@ class HSTUMask:
             and history, and everybody sees them (under a window only while it reaches them).
         min_full: with a window, the last `min_full` ids (and the targets) are free of it.
 
+    In generative-recommenders they are `max_attn_len`, `contextual_seq_len` and
+    `min_full_attn_seq_len`.
+
     With n the row length, t its number of targets, C, W, F the three arguments::
 
         M0    = n - (C - 1 if C > 0 else 0) - t

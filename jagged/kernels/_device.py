@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 LOG2_E = 1.4426950408889634
-LOG2_E_LOST = 1.92596298909109e-08  # of it in float32, with the sign that puts it right
+LOG2_E_LOST = 1.92596298909109e-08  # what LOG2_E loses when it is rounded to float32
 LN_2 = 0.6931471805599453
 TAIL_BITS = 6
-NO_LIMIT = 2**31 - 1  # no row is as long
+NO_LIMIT = 2**31 - 1  # longer than any row
 
-# What is read for the first of two times stays in the L1 cache if it can; after the second nobody
-# wants it. A row in flight should fit there: the second pass else comes from the L2 cache, which is
+# What is read twice is to stay in the L1 cache after the first read and to leave it after the
+# second. A row in flight should fit there: else the second pass comes from the L2 cache, which is
 # what limits these kernels, or, where more is in flight than that holds, from memory.
 KEEP, DROP = "evict_last", "evict_first"
 
@@ -24,10 +24,10 @@ def limit_of(max_length: int | None) -> int:
 
 
 def tail_bits(total: int) -> int:
-    """2 to this power are the programs, beyond one a row, that write the zeros of the capacity tail
-    of `total` elements.
+    """The base-2 logarithm of how many programs write the zeros of the capacity tail, beyond the
+    one for each row; of `total` elements in all.
 
-    The kernel that writes the rows writes the tail, since nobody on the host knows its length.
+    The kernel that writes the rows writes the tail, since the host does not know its length.
     """
     return TAIL_BITS if total >= 1 << 14 else 0
 
