@@ -45,6 +45,7 @@ def read_parquet(
         ValueError: no Parquet file, a column that it does not have, no columns, `batch_rows` below
             1; while iterating, a null list or a null in a list (the message names the column).
         TypeError: while iterating, a column that holds no lists of numbers.
+        ModuleNotFoundError: pyarrow is not installed (the extra `data`).
     """
     if batch_rows < 1:
         raise ValueError(f"batch_rows must be at least 1, got {batch_rows}")
@@ -169,8 +170,16 @@ def _check_columns(columns: Sequence[str]) -> None:
 
 
 def _open(path: str | Path, columns: Sequence[str]) -> Any:
-    import pyarrow.parquet
-
+    try:
+        import pyarrow.parquet
+    except ModuleNotFoundError as error:
+        if error.name not in ("pyarrow", "pyarrow.parquet"):
+            raise
+        raise ModuleNotFoundError(
+            "Parquet files need the package pyarrow, which is not installed: "
+            "pip install 'jagged-layers[data]'",
+            name=error.name,
+        ) from error
     _check_columns(columns)
     try:
         file = pyarrow.parquet.ParquetFile(path)

@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,12 @@ def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=r"broken\.parquet is no Parquet file: "):
             read()
+
+
+def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'jagged-layers\[data\]'"):
+        read_parquet("items.parquet", ["items"])
 
 
 def test_arguments_that_are_refused(tmp_path: Path) -> None:
