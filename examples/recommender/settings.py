@@ -177,6 +177,39 @@ CHOICES = {
 
 def parse(arguments: list[str] | None) -> tuple[Settings, Path | None, bool]:
     """The settings, the run folder (None: make a new one), and whether to continue there."""
+    parser = _parser()
+    given = vars(parser.parse_args(arguments))
+    out, resume, go_on = given.pop("out"), given.pop("resume"), given.pop("go_on")
+    if go_on and out is None:
+        parser.error("--continue needs the run folder as --out")
+    if resume is not None:
+        if given or out is not None:
+            extra = sorted(["out"] if out is not None else []) + sorted(given)
+            parser.error(
+                "--resume continues with the settings of the run, so drop "
+                + ", ".join("--" + name.replace("_", "-") for name in extra)
+            )
+        file = resume / "settings.json"
+        if not file.is_file():
+            parser.error(f"--resume must name a run folder, but there is no {file}")
+        return _read(parser, file), resume, True
+    given = {**PRESETS.get(given.pop("preset", ""), {}), **given}
+    if "models" in given:
+        given["models"] = tuple(given["models"])
+    if "data" in given:
+        given["data"] = str(Path(given["data"]).resolve())  # to be found from any folder
+    try:
+        settings = Settings(**given)
+    except ValueError as error:
+        parser.error(str(error))
+    begun = go_on and (out / "settings.json").is_file()
+    if begun:
+        _same_settings(parser, settings, out / "settings.json")
+    return settings, out, begun
+
+
+def _parser() -> argparse.ArgumentParser:
+    """One option for each field of `Settings`, given only where the user gave it, and four more."""
     parser = argparse.ArgumentParser(
         prog="train_recommender",
         usage="%(prog)s [--data FILE] [--out FOLDER] [options: see --help]",
@@ -212,34 +245,7 @@ def parse(arguments: list[str] | None) -> tuple[Settings, Path | None, bool]:
         shown = " ".join(value) if isinstance(value, tuple) else value
         text = HELP[name] if value is None else f"{HELP[name]} (default: {shown})"
         parser.add_argument(f"--{name.replace('_', '-')}", help=text, **options)
-    given = vars(parser.parse_args(arguments))
-    out, resume, go_on = given.pop("out"), given.pop("resume"), given.pop("go_on")
-    if go_on and out is None:
-        parser.error("--continue needs the run folder as --out")
-    if resume is not None:
-        if given or out is not None:
-            extra = sorted(["out"] if out is not None else []) + sorted(given)
-            parser.error(
-                "--resume continues with the settings of the run, so drop "
-                + ", ".join("--" + name.replace("_", "-") for name in extra)
-            )
-        file = resume / "settings.json"
-        if not file.is_file():
-            parser.error(f"--resume must name a run folder, but there is no {file}")
-        return _read(parser, file), resume, True
-    given = {**PRESETS.get(given.pop("preset", ""), {}), **given}
-    if "models" in given:
-        given["models"] = tuple(given["models"])
-    if "data" in given:
-        given["data"] = str(Path(given["data"]).resolve())  # to be found from any folder
-    try:
-        settings = Settings(**given)
-    except ValueError as error:
-        parser.error(str(error))
-    begun = go_on and (out / "settings.json").is_file()
-    if begun:
-        _same_settings(parser, settings, out / "settings.json")
-    return settings, out, begun
+    return parser
 
 
 def _read(parser: argparse.ArgumentParser, file: Path) -> Settings:
