@@ -52,6 +52,19 @@ def _implementation(package: str, module: str, direction: str) -> Implementation
     return implementation
 
 
+def _check_gpu(op: str, device: torch.device) -> None:
+    """The kernels compile for `device`: an older one lacks instructions that they use (tanh)."""
+    capability = torch.cuda.get_device_capability(device)
+    if torch.version.hip is None and capability >= (7, 5):
+        return
+    found = "an AMD GPU" if torch.version.hip else "one of {}.{}".format(*capability)
+    raise RuntimeError(
+        f"jagged.ops.{op} got a tensor on {device} ({torch.cuda.get_device_name(device)}), and its "
+        f"kernel needs an NVIDIA GPU of compute capability 7.5 or newer, got {found}: "
+        "move the tensors to such a GPU or to the CPU"
+    )
+
+
 def _refuse_derivative(name: str) -> Callable[..., None]:
     op = name.rpartition("_")[0]
     if name.endswith("_backward"):
@@ -88,6 +101,8 @@ def _runner(package: str, module: str, direction: str) -> Implementation:
     def run(*args: Any) -> Any:
         nonlocal found
         if found is None:
+            if args[0].device.type == "cuda":
+                _check_gpu(module, args[0].device)
             found = _implementation(package, module, direction)
         for observe in observers:
             observe(module, direction, args)

@@ -1,6 +1,7 @@
 """How ops are declared, called and found."""
 
 import importlib
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,6 +19,29 @@ def test_a_missing_package_of_the_kernels(package: str, monkeypatch: pytest.Monk
     runner = _library._runner("kernels", "softmax", "forward")
     with pytest.raises(RuntimeError, match=rf"jagged\.ops\.softmax got a CUDA tensor.*{package}"):
         runner(torch.ones(1))
+
+
+@pytest.mark.parametrize(
+    ("capability", "hip", "found"),
+    [
+        ((6, 1), None, r"one of 6\.1"),
+        ((7, 0), None, r"one of 7\.0"),
+        ((9, 4), "6.3", "an AMD GPU"),
+    ],
+)
+def test_a_gpu_that_no_kernel_compiles_for(
+    capability: tuple[int, int], hip: str | None, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Some GPU")
+    monkeypatch.setattr(torch.version, "hip", hip)
+    values = SimpleNamespace(device=torch.device("cuda:1"))
+    message = rf"jagged\.ops\.softmax got a tensor on cuda:1 \(Some GPU\).* got {found}: move the"
+    with pytest.raises(RuntimeError, match=message):
+        _library._runner("kernels", "softmax", "forward")(values)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    monkeypatch.setattr(torch.version, "hip", None)
+    _library._check_gpu("softmax", torch.device("cuda:1"))
 
 
 def test_any_other_missing_module_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
