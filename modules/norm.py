@@ -168,6 +168,7 @@ class HeadLayerNorm(_Norm):
         out = flat.reshape(values.shape)
         if self.weight is None:
             return out
+        checks.norm_parameters(values, self.weight, self.bias, self.eps, by_head=True)
         out = out * self.weight[:, None]
         if self.bias is not None:
             out = out + self.bias[:, None]

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from jagged import ops
+from jagged import checks, ops
 from jagged.layout import JaggedTensor
 from jagged.modules._rows import check_jagged, check_values, is_element, zero_tail
 
@@ -64,7 +64,8 @@ class AttentionPooling(nn.Module):
         embedding_dim: D.
         num_heads: H, a divisor of D.
 
-    Shapes: values [T, D] to [B, D]; an empty row gives 0. Parameter `query` [H, D / H].
+    Shapes: values [T, D] to [B, D] of their dtype; an empty row gives 0. Parameter `query`
+    [H, D / H], which may be float32 beside 16-bit values.
 
     Example:
         >>> x = jagged.JaggedTensor.from_rows([torch.randn(3, 8), torch.randn(5, 8)])
@@ -100,10 +101,13 @@ class AttentionPooling(nn.Module):
         check_jagged("x", x)
         total = x.values.shape[0]
         check_values(x.values, (total, self.embedding_dim), "[T, embedding_dim]")
+        checks.floating("x.values", x.values)
+        checks.parameter_dtype("query", self.query, "x.values", x.values)
         values = zero_tail(x.values, is_element(x)).reshape(total, *self.query.shape)
         scores = (values * self.query).sum(-1) * max(self.query.shape[1], 1) ** -0.5
         probabilities = ops.softmax(scores, x.offsets)
-        return ops.sum(probabilities[:, :, None] * values, x.offsets).flatten(1)
+        pooled = ops.sum(probabilities[:, :, None] * values, x.offsets)
+        return pooled.flatten(1).to(x.values.dtype)
 
     def extra_repr(self) -> str:
         return f"{self.embedding_dim}, num_heads={self.num_heads}"

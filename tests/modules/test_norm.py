@@ -74,6 +74,17 @@ def test_bfloat16_values_keep_float32_parameters(norm: str) -> None:
     assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in layer.parameters())
 
 
+@pytest.mark.parametrize("norm", list(NORMS))
+def test_parameters_of_another_dtype_are_refused(norm: str) -> None:
+    build, size, features, _ = NORMS[norm]
+    layer, x = build(size), random_jagged(LENGTHS, *features)
+    for dtype, values in ((torch.float32, x.to(torch.float64)), (torch.float64, x)):
+        with pytest.raises(TypeError, match="weight must have the dtype of values"):
+            layer.to(dtype)(values)
+    with pytest.raises(TypeError, match=r"values must be float32, .* got torch\.int64"):
+        layer(x.to(torch.int64))
+
+
 def test_initial_values_and_names() -> None:
     for build in (modules.JaggedLayerNorm, modules.TokenLayerNorm, modules.HeadLayerNorm):
         state = build(3).state_dict()

@@ -67,6 +67,20 @@ def test_attention_pooling_against_a_loop(heads: int) -> None:
         torch.testing.assert_close(grad, want_grad)
 
 
+def test_attention_in_the_dtype_of_its_values() -> None:
+    pool, x = modules.AttentionPooling(6, 2), random_jagged([3, 0, 5], 6)
+    want = pool(x)
+    out = pool(x.to(torch.bfloat16))
+    assert out.dtype == torch.bfloat16
+    assert (out.float() - want).norm() < 0.02 * want.norm()
+    with pytest.raises(
+        TypeError, match=r"query must .* x.values \(torch.float64\), got torch.float32"
+    ):
+        pool(x.to(torch.float64))
+    with pytest.raises(TypeError, match=r"x.values must be float32, .* got torch.int64"):
+        pool(x.to(torch.int64))
+
+
 def test_attention_without_features() -> None:
     assert modules.AttentionPooling(0)(random_jagged([2, 0], 0)).shape == (2, 0)
 
