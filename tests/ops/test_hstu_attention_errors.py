@@ -151,6 +151,11 @@ def test_what_has_no_default(name: str) -> None:
             TypeError,
             r"num_targets must be int32 or int64, got torch\.float32",
         ),
+        (
+            {"num_targets": torch.arange(4)[::2]},
+            ValueError,
+            r"num_targets must have stride 1 .* call num_targets\.contiguous\(\)",
+        ),
         ({"num_targets": [1, 1]}, TypeError, r"num_targets must be a torch\.Tensor, got list"),
         (
             {"num_targets": torch.ones(2, dtype=torch.int64, device="meta")},
@@ -204,6 +209,11 @@ TIMES = torch.arange(T)
             BucketedBias(time_table=torch.ones(3), timestamps=TIMES.int()),
             TypeError,
             r"timestamps must be int64, got torch\.int32",
+        ),
+        (
+            BucketedBias(time_table=torch.ones(3), timestamps=torch.arange(2 * T)[::2]),
+            ValueError,
+            r"timestamps must have stride 1 .* call timestamps\.contiguous\(\)",
         ),
     ],
 )

@@ -298,6 +298,21 @@ def test_messages() -> None:
             ValueError,
             r"2 or 3 dimensions, .* got shape \[4\]",
         ),
+        (
+            lambda: norm_mul_dropout(x.T.contiguous().T, x),
+            ValueError,
+            r"call values\.contiguous\(\)",
+        ),
+        (
+            lambda: norm_mul_dropout(x.long(), x.long()),
+            TypeError,
+            r"values must be float32, .* got torch\.int64",
+        ),
+        (
+            lambda: norm_mul_dropout(x, x, offsets=torch.tensor([0.0, 5.0])),
+            TypeError,
+            "offsets must be int32 or int64, got torch.float32",
+        ),
         (lambda: norm_mul_dropout(x, x[:, :3]), ValueError, r"u must have shape that of values"),
         (lambda: norm_mul_dropout(x, x.half()), TypeError, "u must have the dtype of values"),
         (
