@@ -119,6 +119,41 @@ def test_validate_looks_at_targets_too(
             ValueError,
             "values must be a strided tensor, got torch.sparse_coo",
         ),
+        (lambda v, o: JaggedTensor(v, o, None, [1]), TypeError, "weights must be a torch"),
+        (
+            lambda v, o: JaggedTensor(v, o, None, v.to("meta")),
+            ValueError,
+            "weights must be on the device of values",
+        ),
+        (lambda v, o: JaggedTensor.from_padded([[1]], o), TypeError, "dense must be a torch"),
+        (
+            lambda v, o: JaggedTensor.from_padded(v[None], [1]),
+            TypeError,
+            "lengths_or_mask must be a torch",
+        ),
+        (
+            lambda v, o: JaggedTensor.from_padded(v[None], torch.ones(1, 2) > 0),
+            ValueError,
+            r"mask must have shape \[B, N\] = \[1, 3\], got \[1, 2\]",
+        ),
+        (
+            lambda v, o: JaggedTensor.from_padded(v[None], o),
+            ValueError,
+            r"lengths must have shape \[B\] = \[1\], got \[3\]",
+        ),
+        (lambda v, o: JaggedTensor.from_row_ids(v, [0], 2), TypeError, "ids must be a torch"),
+        (
+            lambda v, o: JaggedTensor.from_row_ids(v, o[:2], 2),
+            ValueError,
+            r"ids must have shape \[T\] = \[3\], got \[2\]",
+        ),
+        (lambda v, o: JaggedTensor(v, o).with_values([1]), TypeError, "values must be a torch"),
+        (
+            lambda v, o: JaggedTensor(v, o).split(o),
+            ValueError,
+            r"left_lengths must have shape \[B\] = \[2\], got \[3\]",
+        ),
+        (lambda v, o: JaggedTensor(v, o).validate([0, 0]), TypeError, "num_targets must be a"),
         (
             lambda v, o: JaggedTensor(v, o, None, v.to_sparse()),
             ValueError,
