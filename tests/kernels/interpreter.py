@@ -3,6 +3,7 @@
 `install()` once per process, before the first kernel runs.
 """
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,15 @@ from torch._inductor.runtime import triton_compat
 
 Builder = interpreter.InterpreterBuilder
 
+
+def _read(addresses: np.ndarray) -> np.ndarray:
+    """The float32 numbers at these addresses, which lie in one tensor."""
+    first = int(addresses.min())
+    size = int(addresses.max()) - first + 4
+    memory = np.frombuffer((ctypes.c_char * size).from_address(first), dtype=np.float32)
+    return memory[(addresses.astype(np.int64) - first) // 4]
+
+
 # Instruction -> what it computes. An instruction that is not here is an error, not a guess.
 INLINE_ASSEMBLY: dict[str, Callable[..., np.ndarray]] = {
     "tanh.approx.f32": np.tanh,
@@ -22,6 +32,7 @@ INLINE_ASSEMBLY: dict[str, Callable[..., np.ndarray]] = {
     "ex2.approx.f32": np.exp2,
     "lg2.approx.ftz.f32": np.log2,
     "rcp.approx.ftz.f32": np.reciprocal,
+    "ld.global.nc.f32": _read,
     # bfloat16 bits to float32
     "shl.b32": lambda x: (x.astype(np.uint32) << 16).view(np.float32),
     "fma.rn.f32": lambda x, y, z: (x.astype(np.float64) * y + z).astype(np.float32),

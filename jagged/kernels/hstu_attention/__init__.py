@@ -14,6 +14,7 @@ from torch import Tensor
 from jagged.kernels._device import limit_of
 from jagged.kernels._elements import empty_like
 from jagged.kernels.hstu_attention.backward import attend_dkv, attend_dq
+from jagged.kernels.hstu_attention.bias import bucket_step
 from jagged.kernels.hstu_attention.bias_backward import attend_dbias
 from jagged.kernels.hstu_attention.forward import attend
 from jagged.kernels.hstu_attention.schedule import work_list
@@ -98,6 +99,7 @@ def forward(
     q, k = _with_width(q, k)
     mask = _letters(window, contextual, min_full, num_targets)
     bucket = _bucket(position_table, time_table, bucket)
+    position_table, time_table = _contiguous(position_table), _contiguous(time_table)
     widths = _padded(q.shape[2]), _padded(v.shape[2])
     out = empty_like(v)
     short = None if bucket else _short(FORWARD_SHORT, q, v, rows, max_length)
@@ -117,7 +119,8 @@ def forward(
     attend(
         config, q, k, v, offsets, work.table, num_targets, scale_per_query, position_table,
         time_table, timestamps, out, work.slots, work.most, max_length, alpha, scale, window,
-        contextual, min_full, divisor, mask, bucket, *widths, queries, keys, held, SPARE,
+        contextual, min_full, bucket_step(bucket, divisor), mask, bucket, *widths, queries, keys,
+        held, SPARE,
     )  # fmt: skip
     return out
 
@@ -163,11 +166,13 @@ def backward(
         narrow, (q, k) = q.shape[2] == 0, _with_width(q, k)
         mask = _letters(window, contextual, min_full, num_targets)
         bucket = _bucket(position_table, time_table, bucket)
+        position_table, time_table = _contiguous(position_table), _contiguous(time_table)
         widths = _padded(q.shape[2]), _padded(v.shape[2])
         programs = _Programs(offsets, q.shape[0], max_length, {})
         tensors = grad, q, k, v, offsets
         extras = num_targets, scale_per_query, position_table, time_table, timestamps
-        numbers = max_length, alpha, scale, window, contextual, min_full, divisor, mask, bucket
+        step = bucket_step(bucket, divisor)
+        numbers = max_length, alpha, scale, window, contextual, min_full, step, mask, bucket
         both = need_q and need_kv and not bucket
         causal = mask == "" and scale_per_query is None
         table = BACKWARD_CAUSAL if causal else BACKWARD_SHORT
@@ -280,6 +285,11 @@ def _letters(window: int, contextual: int, min_full: int, num_targets: Tensor | 
 def _bucket(position_table: Tensor | None, time_table: Tensor | None, bucket: str) -> str:
     """BUCKET of the kernels: "" without a bias."""
     return "" if position_table is None and time_table is None else bucket
+
+
+def _contiguous(table: Tensor | None) -> Tensor | None:
+    """A table of the bias as `bias.entries` takes it."""
+    return None if table is None else table.contiguous()
 
 
 def _padded(width: int) -> int:

@@ -47,7 +47,7 @@ def attend_dq(
     window: int,
     contextual: int,
     min_full: int,
-    divisor: float,
+    step: float,
     MASK: hl.constexpr,
     BUCKET: hl.constexpr,
     D: hl.constexpr,
@@ -102,14 +102,14 @@ def attend_dq(
                         acc = visit_keys(
                             acc, queries, grads, query, query_time, (begin + lead) * BLOCK_K, k, v,
                             position_table, time_table, timestamps, start, seen, limit, head,
-                            half, window, contextual, min_full, divisor, MASK, BUCKET, D, V,
+                            half, window, contextual, min_full, step, MASK, BUCKET, D, V,
                             BLOCK_K, True,
                         )  # fmt: skip
                 for inner in hl.grid(edge - full):
                     acc = visit_keys(
                         acc, queries, grads, query, query_time, (full + inner) * BLOCK_K, k, v,
                         position_table, time_table, timestamps, start, seen, limit, head,
-                        half, window, contextual, min_full, divisor, MASK, BUCKET, D, V,
+                        half, window, contextual, min_full, step, MASK, BUCKET, D, V,
                         BLOCK_K, False,
                     )  # fmt: skip
                 for last in hl.grid(end - edge):
@@ -117,7 +117,7 @@ def attend_dq(
                     acc = visit_keys(
                         acc, queries, grads, query, query_time, number * BLOCK_K, k, v,
                         position_table, time_table, timestamps, start, seen, limit, head,
-                        half, window, contextual, min_full, divisor, MASK, BUCKET, D, V,
+                        half, window, contextual, min_full, step, MASK, BUCKET, D, V,
                         BLOCK_K, True,
                     )  # fmt: skip
                 if scale_per_query is None:
@@ -156,7 +156,7 @@ def visit_keys(
     window: int,
     contextual: int,
     min_full: int,
-    divisor: float,
+    step: float,
     MASK: str,
     BUCKET: str,
     D: int,
@@ -179,7 +179,7 @@ def visit_keys(
             key_time = key_times(timestamps, start, key, length).unsqueeze(0)
         score = score + 0.5 * relative_bias(
             query.unsqueeze(1), key.unsqueeze(0), query_time, key_time, position_table, time_table,
-            divisor, BUCKET,
+            step, BUCKET, not MASKED,
         )  # fmt: skip
     if MASKED:
         kept = keep(query.unsqueeze(1), key.unsqueeze(0), limit, window, contextual, min_full, MASK)
@@ -212,7 +212,7 @@ def attend_dkv(
     window: int,
     contextual: int,
     min_full: int,
-    divisor: float,
+    step: float,
     MASK: hl.constexpr,
     BUCKET: hl.constexpr,
     D: hl.constexpr,
@@ -279,14 +279,14 @@ def attend_dkv(
                     dk_acc, dv_acc = visit_queries(
                         dk_acc, dv_acc, keys, values, key, key_time, number * BLOCK_Q, q, grad,
                         scale_per_query, position_table, time_table, timestamps, start, length,
-                        seen, limit, head, half, window, contextual, min_full, divisor, MASK,
+                        seen, limit, head, half, window, contextual, min_full, step, MASK,
                         BUCKET, D, V, BLOCK_Q, True, True,
                     )  # fmt: skip
                 for inner in hl.grid(edge - full):
                     dk_acc, dv_acc = visit_queries(
                         dk_acc, dv_acc, keys, values, key, key_time, (full + inner) * BLOCK_Q, q,
                         grad, scale_per_query, position_table, time_table, timestamps, start,
-                        length, seen, limit, head, half, window, contextual, min_full, divisor,
+                        length, seen, limit, head, half, window, contextual, min_full, step,
                         MASK, BUCKET, D, V, BLOCK_Q, False, False,
                     )  # fmt: skip
                 for last in hl.grid(end - edge):
@@ -294,7 +294,7 @@ def attend_dkv(
                     dk_acc, dv_acc = visit_queries(
                         dk_acc, dv_acc, keys, values, key, key_time, number * BLOCK_Q, q, grad,
                         scale_per_query, position_table, time_table, timestamps, start, length,
-                        seen, limit, head, half, window, contextual, min_full, divisor, MASK,
+                        seen, limit, head, half, window, contextual, min_full, step, MASK,
                         BUCKET, D, V, BLOCK_Q, True, MASK != "",
                     )  # fmt: skip
                 if scale_per_query is None:
@@ -339,7 +339,7 @@ def visit_queries(
     window: int,
     contextual: int,
     min_full: int,
-    divisor: float,
+    step: float,
     MASK: str,
     BUCKET: str,
     D: int,
@@ -366,7 +366,7 @@ def visit_queries(
             key_time = key_time.unsqueeze(1)
         score = score + 0.5 * relative_bias(
             query.unsqueeze(0), key.unsqueeze(1), query_time, key_time, position_table, time_table,
-            divisor, BUCKET,
+            step, BUCKET, not MASKED,
         )  # fmt: skip
     weight, twice = silu_and_gradient(score, weight_grad, keys.dtype == torch.float32)
     if scale_per_query is not None:

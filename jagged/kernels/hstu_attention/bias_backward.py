@@ -6,6 +6,8 @@ of a pair of blocks are few, since neighbours in time share one: it goes through
 Both add to float64 tables by atomics, the only ones of this library.
 """
 
+from typing import Any
+
 import helion.language as hl
 import torch
 from torch import Tensor
@@ -15,6 +17,8 @@ from jagged.kernels.hstu_attention.blocks import load_block
 from jagged.kernels.hstu_attention.mask import keep, key_blocks, target_id, visits
 from jagged.kernels.hstu_attention.score import silu_and_gradient
 from jagged.tuning.launch import launchable
+
+TOGETHER = 4  # entries whose sums are taken at once, since each waits for all warps
 
 
 @launchable(dot=True)
@@ -40,7 +44,7 @@ def attend_dbias(
     window: int,
     contextual: int,
     min_full: int,
-    divisor: float,
+    step: float,
     MASK: hl.constexpr,
     BUCKET: hl.constexpr,
     D: hl.constexpr,
@@ -96,7 +100,7 @@ def attend_dbias(
                     key_time = None
                 bias = relative_bias(
                     query.unsqueeze(1), key.unsqueeze(0), query_time, key_time, position_table,
-                    time_table, divisor, BUCKET,
+                    time_table, step, BUCKET, False,
                 )  # fmt: skip
                 pair_grad = hl.zeros([BLOCK, BLOCK], dtype=torch.float32)
                 for head in hl.grid(torch.where(visited, heads, 0)):
@@ -121,13 +125,17 @@ def attend_dbias(
                 acc = acc + pair_grad
                 if dtime is not None:
                     last = dtime.size(0) - 1
-                    bucket = bucket_of(query_time, key_time, divisor, last, BUCKET)
+                    bucket = bucket_of(query_time, key_time, step, last, BUCKET)
                     lowest = torch.where(kept, bucket, last).amin(1).amin(0)
                     highest = torch.where(kept, bucket, -1).amax(1).amax(0)
                     many = torch.where(visited, highest - lowest + 1, 0)
-                    for i in hl.grid(many):
-                        entry = lowest + i
-                        part = torch.where(bucket == entry, pair_grad, 0.0).sum(1).sum(0)
+                    flat_grad = pair_grad.reshape(BLOCK * BLOCK)
+                    flat_bucket = bucket.reshape(BLOCK * BLOCK)
+                    for turn in hl.grid((many + (TOGETHER - 1)) // TOGETHER):
+                        first = lowest + turn * TOGETHER
+                        entry, part = sums_by_entry(flat_grad, flat_bucket, first)
+                        # Entries past the last get the 0 of no pair, added to that one.
+                        entry = torch.clamp(entry, max=last)
                         hl.atomic_add(dtime, [entry], part.to(torch.float64))
             if dposition is not None:
                 size = dposition.size(0)
@@ -137,3 +145,10 @@ def attend_dbias(
                 # Only pairs outside the row, which hold 0, reach beyond the table.
                 index = torch.clamp(index, min=0, max=size - 1)
                 hl.atomic_add(dposition, [index], acc.to(torch.float64))
+
+
+def sums_by_entry(values: Any, entry_of: Any, first: Any) -> tuple[Any, Any]:
+    """TOGETHER entries from `first` on, and the sums of the values of each; inlined."""
+    entry = first + hl.arange(TOGETHER)
+    here = entry.unsqueeze(1) == entry_of.unsqueeze(0)
+    return entry, torch.where(here, values.unsqueeze(0), 0.0).sum(1)

@@ -35,7 +35,7 @@ def attend(
     window: int,
     contextual: int,
     min_full: int,
-    divisor: float,
+    step: float,
     MASK: hl.constexpr,
     BUCKET: hl.constexpr,
     D: hl.constexpr,
@@ -100,21 +100,21 @@ def attend(
                         acc = visit(
                             acc, queries, query, query_time, (begin + lead) * BLOCK_K, k, v,
                             position_table, time_table, timestamps, start, seen, limit, head, half,
-                            window, contextual, min_full, divisor, MASK, BUCKET, D, V, BLOCK_K,
+                            window, contextual, min_full, step, MASK, BUCKET, D, V, BLOCK_K,
                             True,
                         )  # fmt: skip
                 for inner in hl.grid(edge - full):
                     acc = visit(
                         acc, queries, query, query_time, (full + inner) * BLOCK_K, k, v,
                         position_table, time_table, timestamps, start, seen, limit, head, half,
-                        window, contextual, min_full, divisor, MASK, BUCKET, D, V, BLOCK_K, False,
+                        window, contextual, min_full, step, MASK, BUCKET, D, V, BLOCK_K, False,
                     )  # fmt: skip
                 for last in hl.grid(end - edge):
                     number = beyond(edge + last, skip, jump, "t" in MASK)
                     acc = visit(
                         acc, queries, query, query_time, number * BLOCK_K, k, v, position_table,
                         time_table, timestamps, start, seen, limit, head, half, window,
-                        contextual, min_full, divisor, MASK, BUCKET, D, V, BLOCK_K, True,
+                        contextual, min_full, step, MASK, BUCKET, D, V, BLOCK_K, True,
                     )  # fmt: skip
                 if scale_per_query is None:
                     acc = acc * scale
@@ -158,7 +158,7 @@ def visit(
     window: int,
     contextual: int,
     min_full: int,
-    divisor: float,
+    step: float,
     MASK: str,
     BUCKET: str,
     D: int,
@@ -180,7 +180,7 @@ def visit(
             key_time = key_times(timestamps, start, key, length).unsqueeze(0)
         score = score + 0.5 * relative_bias(
             query.unsqueeze(1), key.unsqueeze(0), query_time, key_time, position_table, time_table,
-            divisor, BUCKET,
+            step, BUCKET, not MASKED,
         )  # fmt: skip
     if MASKED:
         # Before silu, whose value at 0 is 0: the weights are rounded and packed in pairs.
