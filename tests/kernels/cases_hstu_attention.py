@@ -101,11 +101,8 @@ CASES = [
         forward(False),
         {"list": {"FORWARD": SMALL}, "held": {"FORWARD": HELD}},
         product=True,
-        # 8 bytes, larger blocks spill more; 16 bytes, and faster than without the cap of registers.
-        spills=frozenset(
-            {"FORWARD-(4, 128, 256)"}
-            | {f"FORWARD-(2, 128, {2**power})" for power in (11, 12, 13, 14)}
-        ),
+        # All spills here and below: measured faster than what does not.
+        spills=frozenset({"FORWARD-(2, 128, 16384)", "FORWARD-(4, 128, 256)"}),
     ),
     Case(
         "hstu_attention",
@@ -114,6 +111,7 @@ CASES = [
         {"direct": {"FORWARD_MASKED": LARGE}},
         label="masked",
         product=True,
+        spills=frozenset({"FORWARD_MASKED-(4, 128, 256)", "FORWARD_MASKED-(4, 64, 256)"}),
     ),
     Case(
         "hstu_attention",
@@ -130,7 +128,9 @@ CASES = [
         {"list": GRADIENTS},
         product=True,
         tolerance=16,
-        spills=frozenset({"DKV-(2, 256, 1024)"}),  # what has wgmma at this width spills
+        spills=frozenset(
+            {"DQ-(4, 128, 256)"} | {f"DKV-{point}" for point in ((2, 256, 16384), (4, 64, 256))}
+        ),
     ),
     Case(
         "hstu_attention",
@@ -140,7 +140,12 @@ CASES = [
         label="extras",
         product=True,
         tolerance=16,
-        spills=frozenset({"DBIAS-(2, 128, 256)"}),  # 16 bytes, with every feature at once
+        # With every feature at once.
+        spills=frozenset(
+            {"DBIAS-(2, 32, 16384)", "DBIAS-(2, 128, 256)"}
+            | {"DQ_BIASED-(2, 64, 16384)", "DQ_BIASED-(2, 128, 16384)"}
+            | {f"DKV_BIASED-{point}" for point in ((2, 128, 256), (2, 128, 16384), (4, 64, 256))}
+        ),
     ),
     *(
         Case(

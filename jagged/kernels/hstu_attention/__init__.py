@@ -67,6 +67,7 @@ BACKWARD_SHORT = ConfigTable(__file__, "attend_short_backward", [SPACE_SHORT_BAC
 # Causal alone, without factors: a cap of registers that would spill under a richer mask.
 BACKWARD_CAUSAL = ConfigTable(__file__, "attend_short_backward_causal", [SPACE_SHORT_BACKWARD])
 
+WIDEST = 512  # features of a head, of which a block of 16 elements fits into shared memory
 SPARE = 32  # programs of each head that write 0 into the capacity tail
 # Further than any row reaches: what the kernels add to a few such numbers still has 32 bits.
 FAR = 2**29
@@ -100,7 +101,7 @@ def forward(
     mask = _letters(window, contextual, min_full, num_targets)
     bucket = _bucket(position_table, time_table, bucket)
     position_table, time_table = _contiguous(position_table), _contiguous(time_table)
-    widths = _padded(q.shape[2]), _padded(v.shape[2])
+    widths = _padded(q.shape[2], v.shape[2])
     out = empty_like(v)
     short = None if bucket else _short(FORWARD_SHORT, q, v, rows, max_length)
     if short is not None:
@@ -167,7 +168,7 @@ def backward(
         mask = _letters(window, contextual, min_full, num_targets)
         bucket = _bucket(position_table, time_table, bucket)
         position_table, time_table = _contiguous(position_table), _contiguous(time_table)
-        widths = _padded(q.shape[2]), _padded(v.shape[2])
+        widths = _padded(q.shape[2], v.shape[2])
         programs = _Programs(offsets, q.shape[0], max_length, {})
         tensors = grad, q, k, v, offsets
         extras = num_targets, scale_per_query, position_table, time_table, timestamps
@@ -292,9 +293,14 @@ def _contiguous(table: Tensor | None) -> Tensor | None:
     return None if table is None else table.contiguous()
 
 
-def _padded(width: int) -> int:
-    """The next power of two that a product takes."""
-    return max(16, 1 << (width - 1).bit_length())
+def _padded(*widths: int) -> tuple[int, ...]:
+    """The next powers of two that a product takes."""
+    if max(widths) > WIDEST:
+        raise ValueError(
+            f"on a GPU q, k and v must have at most {WIDEST} features a head, got {max(widths)}: "
+            "use more heads"
+        )
+    return tuple(max(16, 1 << (width - 1).bit_length()) for width in widths)
 
 
 def _with_width(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,12 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from jagged.tuning.configs import Config, ConfigTable, Point
+from jagged.tuning.configs import Capability, Config, ConfigTable, Point
 from jagged.tuning.launch import Launchable
 from jagged.tuning.offline import H200, compile_kernel
 from tests.kernels.cases import Case, all_cases
 
 ROWS = 64
+MOST = 2**18  # elements: no operand reaches 2^31 of them, however wide its heads
 DTYPES = {2: torch.bfloat16, 4: torch.float32}
 
 
@@ -21,8 +22,8 @@ class MetaMake:
     def __init__(self, point: Point) -> None:
         itemsize, self.width, length = point
         self.dtype = DTYPES[itemsize]
-        self.rows = ROWS
-        self.total = ROWS * max(length, 1)
+        self.rows = max(1, min(ROWS, MOST // max(length, 1)))
+        self.total = self.rows * max(length, 1)
         self.longest = 2 * length
 
     def offsets(self) -> Tensor:
@@ -53,16 +54,25 @@ def launches(case: Case, point: Point) -> list[Launch]:
 
 
 def shipped() -> list[Any]:
+    """Every config at every width; of points that differ in the length alone, the longest."""
     found = []
     for case in all_cases():
         for table in sorted({name for tables in case.forms.values() for name in tables}):
             owner: ConfigTable = getattr(case.module(), table)
+            points = {
+                (*point[:2], config): point
+                for (capability, point), config in sorted(owner.all().items(), key=_place)
+                if capability == H200.capability
+            }
             found += [
                 pytest.param(case, table, point, config, id=f"{case}-{table}-{point}")
-                for (capability, point), config in owner.all().items()
-                if capability == H200.capability
+                for (*_, config), point in points.items()
             ]
     return found
+
+
+def _place(entry: tuple[tuple[Capability, Point], Config]) -> tuple[Capability, Point]:
+    return entry[0]
 
 
 @pytest.mark.parametrize(("case", "table", "point", "config"), shipped())
@@ -86,7 +96,10 @@ def test_fits_without_spills(
     for cubin in compiled:
         where = f"{cubin.name} with {which}"
         assert cubin.shared <= H200.shared_memory, f"{where} does not fit; {again}"
-        if f"{table}-{point}" not in case.spills:
+        # Of heads wider than 256 a block leaves no registers, however small it is.
+        if point[1] <= 256 and f"{table}-{point}" not in case.spills:
             assert cubin.stack == 0, f"{where} spills {cubin.stack} bytes; {again}"
-        if case.product and point[0] == 2:
+        # It takes 64 rows: where smaller blocks are faster, the older instruction does it.
+        blocks = [size for name, size in config.constants.items() if name.startswith("BLOCK")]
+        if case.product and point[0] == 2 and max(blocks, default=64) >= 64:
             assert cubin.wgmma > 0, f"{where} has no wgmma; {again}"
