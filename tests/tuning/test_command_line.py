@@ -153,7 +153,9 @@ def test_without_its_packages_it_names_the_extra(package: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr == (
+    # torch has words of its own about a missing Triton.
+    assert done.stderr.splitlines()[-1] == (
         f"python -m jagged.tuning needs the package {package}, which is not installed: "
-        "pip install 'jagged-layers[gpu]'\n"
+        "pip install 'jagged-layers[gpu]'"
     )
+    assert "Traceback" not in done.stderr

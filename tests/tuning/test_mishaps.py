@@ -200,10 +200,10 @@ def test_the_power_may_go_at_any_time(tmp_path: Path, monkeypatch: pytest.Monkey
         "command_line.tune(cases, Killed(), Path(sys.argv[1]), 'quick')\n"
     )
     folder = tmp_path / "tables"
-    root = str(Path(__file__).parents[2])
+    path = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [sys.executable, str(script), str(folder)],
-        env=os.environ | {"PYTHONPATH": root},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
         capture_output=True,
         check=False,
     )
