@@ -129,7 +129,8 @@ CASES = [
         product=True,
         tolerance=16,
         spills=frozenset(
-            {"DQ-(4, 128, 256)"} | {f"DKV-{point}" for point in ((2, 256, 16384), (4, 64, 256))}
+            {"DQ-(4, 128, 256)"}
+            | {f"DKV-{point}" for point in ((2, 256, 16384), (4, 256, 256), (4, 64, 256))}
         ),
     ),
     Case(
@@ -143,8 +144,10 @@ CASES = [
         # With every feature at once.
         spills=frozenset(
             {"DBIAS-(2, 32, 16384)", "DBIAS-(2, 128, 256)"}
-            | {"DQ_BIASED-(2, 64, 16384)", "DQ_BIASED-(2, 128, 16384)"}
-            | {f"DKV_BIASED-{point}" for point in ((2, 128, 256), (2, 128, 16384), (4, 64, 256))}
+            | {f"DQ_BIASED-(2, {width}, 16384)" for width in (64, 128, 256)}
+            | {f"DKV_BIASED-(2, {width}, 16384)" for width in (128, 256)}
+            | {f"DKV_BIASED-{point}" for point in ((2, 128, 256), (4, 64, 256), (4, 256, 256))}
+            | {"DBIAS-(2, 256, 16384)", "DBIAS-(4, 256, 256)"}
         ),
     ),
     *(

@@ -139,12 +139,12 @@ def test_equals_eager_without_a_launch(
         torch.testing.assert_close(our, answer, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("widths", [(513, 8), (8, 513)], ids=["D", "V"])
+@pytest.mark.parametrize("widths", [(257, 8), (8, 257)], ids=["D", "V"])
 def test_heads_too_wide_for_shared_memory_are_refused(widths: tuple[int, int]) -> None:
     q, v = (ones(3, 1, width) for width in widths)
     module = importlib.import_module("jagged.kernels.hstu_attention")
     rest = (offsets(1, 3), 3, 1.0, None, 1.0, 0, 0, 0, None, None, None, None, "", 1.0)
-    with pytest.raises(ValueError, match="at most 512 features a head, got 513: use more heads"):
+    with pytest.raises(ValueError, match="at most 256 features a head, got 257: use more heads"):
         module.forward(q, q, v, *rest)
-    with pytest.raises(ValueError, match="at most 512 features a head, got 513: use more heads"):
+    with pytest.raises(ValueError, match="at most 256 features a head, got 257: use more heads"):
         module.backward(v, q, q, v, *rest, True, True, False)

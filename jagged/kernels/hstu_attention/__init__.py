@@ -67,7 +67,7 @@ BACKWARD_SHORT = ConfigTable(__file__, "attend_short_backward", [SPACE_SHORT_BAC
 # Causal alone, without factors: a cap of registers that would spill under a richer mask.
 BACKWARD_CAUSAL = ConfigTable(__file__, "attend_short_backward_causal", [SPACE_SHORT_BACKWARD])
 
-WIDEST = 512  # features of a head, of which a block of 16 elements fits into shared memory
+WIDEST = 256  # features of a head: more do not fit into shared memory and registers
 SPARE = 32  # programs of each head that write 0 into the capacity tail
 # Further than any row reaches: what the kernels add to a few such numbers still has 32 bits.
 FAR = 2**29
