@@ -41,8 +41,8 @@ def hstu_attention(
     Args:
         q, k: [T, H, D], float32, bfloat16, float16 (float64 on the CPU); stride(-1) == 1, any other
             strides: the views that `split` makes of one projection need no copy.
-        v: [T, H, V], dtype and device of `q`; V may differ from D; both are any
-            number, up to 256 on a GPU.
+        v: [T, H, V], dtype and device of `q`; V may differ from D. Both may be any number, up to
+            256 on a GPU.
         offsets: [B + 1], int32 or int64, on the device of `q`.
         max_length: an upper bound of the row lengths; 0 is legal. Of a longer row the first
             `max_length` elements attend to one another, under the mask of the whole row; its other
