@@ -1,6 +1,7 @@
 """`JaggedTensor`: constructors, structure, row surgery."""
 
 import copy
+import dataclasses
 import io
 import pickle
 from collections.abc import Callable
@@ -308,6 +309,23 @@ def test_to_casts_values_only() -> None:
     assert x.to("cpu", torch.float16).values.dtype == torch.float16
     with pytest.raises(TypeError, match=r"one dtype, got torch\.float16 and torch\.float32"):
         x.to(torch.float16, torch.float32)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_every_part_is_recorded_on_a_stream(
+    example: JaggedTensor, weighted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the CPU, which has no streams; the allocator's side of it is torch's."""
+    if weighted:
+        example = dataclasses.replace(example, weights=torch.ones(6))
+    seen = []
+    monkeypatch.setattr(Tensor, "record_stream", lambda part, stream: seen.append((part, stream)))
+    stream = object()
+    example.record_stream(stream)  # type: ignore[arg-type]
+    parts = [example.values, example.offsets, *([example.weights] if weighted else [])]
+    assert all(
+        at is part and where is stream for (at, where), part in zip(seen, parts, strict=True)
+    )
 
 
 def test_to_padded(example: JaggedTensor) -> None:
