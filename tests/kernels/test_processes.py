@@ -18,7 +18,7 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 # Files that take minutes are cut in shares, so that all cores have work to the end.
-SHARES = {"test_cases.py": 6, "test_cubins.py": 4}
+SHARES = {"test_cases.py": 6, "test_cubins.py": 6}
 RUNS = [
     pytest.param(path, f"{share}/{shares}", id=f"{path.parent.name}-{path.stem}-{share}")
     for name in ("interpreted", "compiled")
