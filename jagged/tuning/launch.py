@@ -26,7 +26,7 @@ import helion.language as hl
 import torch
 from helion.exc import InvalidConfig
 from torch import Tensor
-from triton.runtime import JITFunction
+from triton.runtime import JITFunction, OutOfResources
 
 from jagged.tuning._direct import INT32_LIMIT, direct
 from jagged.tuning._host import contiguous_strides
@@ -82,7 +82,10 @@ class Launchable:
         compiled = self._compiled.get(key)
         if compiled is None:
             compiled = self._compile(key, config, args)
-        compiled(*args)
+        try:
+            compiled(*args)
+        except OutOfResources as error:
+            self._launch_with_fewer_stages(key, config, args, error)
 
     def bind(self, config: Config, args: Sequence[Any], wide: bool = False) -> Any:
         """Helion's bound kernel for these arguments: `wide` for 64-bit addresses."""
@@ -117,11 +120,44 @@ class Launchable:
         leading = dict(zip(self._names, map(len, self.dynamic), strict=True))
         return contiguous_strides(shapes, leading)
 
+    def _launch_with_fewer_stages(
+        self,
+        key: tuple[object, ...],
+        config: Config,
+        args: tuple[Any, ...],
+        error: OutOfResources,
+    ) -> None:
+        """Launch on a GPU with less shared memory than the one that `config` was measured on.
+
+        A stage of a pipeline is a block of each operand there. The first number of stages that fits
+        is kept for all later calls.
+        """
+        stages = config.settings.get("num_stages", 1)
+        for fewer in range(stages - 1, 0, -1) if error.name == "shared memory" else ():
+            settings = config.settings | {"num_stages": fewer}
+            smaller = Config(settings, config.form, config.constants, config.maxnreg)
+            compiled = self._compile(key, smaller, args, replacing=True)
+            try:
+                return compiled(*args)
+            except OutOfResources:
+                continue
+        device = next(arg.device for arg in args if isinstance(arg, Tensor))
+        raise ValueError(
+            f"the kernel {self.function.__name__} with {config} does not fit {device}: "
+            f"{error.name} {error.required}, of which it has {error.limit}; find a config for this "
+            "GPU with python -m jagged.tuning tune, or use narrower features"
+        ) from error
+
     def _compile(
-        self, key: tuple[object, ...], config: Config, args: tuple[Any, ...]
+        self,
+        key: tuple[object, ...],
+        config: Config,
+        args: tuple[Any, ...],
+        *,
+        replacing: bool = False,
     ) -> Callable[..., None]:
         with self._lock:
-            compiled = self._compiled.get(key)
+            compiled = None if replacing else self._compiled.get(key)
             if compiled is None:
                 tensors = [arg for arg in args if isinstance(arg, Tensor)]
                 wide = any(not _is_dense(one) and _layout(one) == "wide" for one in tensors)

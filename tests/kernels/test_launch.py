@@ -9,6 +9,7 @@ import helion.language as hl
 import pytest
 import torch
 from torch import Tensor
+from triton.runtime import OutOfResources
 
 from jagged.tuning import launch
 from jagged.tuning.configs import Config
@@ -126,6 +127,53 @@ def test_threads_compile_once(compiled: Compiled) -> None:
         thread.join()
     assert len(compiled.bound) == 1
     assert len(compiled.launched) == 8
+
+
+class Small(Compiled):
+    """A GPU whose shared memory has room for so many stages."""
+
+    def __init__(self, stages: int) -> None:
+        super().__init__()
+        self.stages = stages
+        self.tried: list[int] = []
+
+    def bind(self, config: Config, _args: Any, wide: bool = False) -> "Small":
+        self.tried.append(config.settings["num_stages"])
+        return self
+
+    def compile_config(self) -> Callable[..., None]:
+        wanted = self.tried[-1]
+
+        def launch(*args: Any) -> None:
+            if wanted > self.stages:
+                raise OutOfResources(wanted * 1000, self.stages * 1000, "shared memory")
+            self.launched.append(args)
+
+        return launch
+
+
+def test_a_pipeline_too_long_for_this_gpu_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = Small(1)
+    monkeypatch.setattr(kernel, "_compiled", {})
+    monkeypatch.setattr(kernel, "bind", small.bind)
+    config = Config({"num_warps": 4, "num_stages": 3}, "row", {"BLOCK": 64}, 128)
+    for _ in range(2):
+        kernel(config, meta(9, 32), None, 4, 16)
+    assert small.tried == [3, 2, 1]  # and what fits is kept
+    assert len(small.launched) == 2
+    assert len(kernel._compiled) == 1
+
+
+def test_what_does_not_fit_at_all_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = Small(0)
+    monkeypatch.setattr(kernel, "_compiled", {})
+    monkeypatch.setattr(kernel, "bind", small.bind)
+    wanted = (
+        r"kernel with Config\(.*\) does not fit meta: shared memory 2000, of which it has 0; find"
+    )
+    with pytest.raises(ValueError, match=wanted):
+        kernel(Config({"num_stages": 2}), meta(9, 32), None, 4, 16)
+    assert small.tried == [2, 1]
 
 
 def test_none_for_one_is_not_none_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
