@@ -100,7 +100,6 @@ def forward(
     q, k = _with_width(q, k)
     mask = _letters(window, contextual, min_full, num_targets)
     bucket = _bucket(position_table, time_table, bucket)
-    position_table, time_table = _contiguous(position_table), _contiguous(time_table)
     widths = _padded(q.shape[2], v.shape[2])
     out = empty_like(v)
     short = None if bucket else _short(FORWARD_SHORT, q, v, rows, max_length)
@@ -167,7 +166,6 @@ def backward(
         narrow, (q, k) = q.shape[2] == 0, _with_width(q, k)
         mask = _letters(window, contextual, min_full, num_targets)
         bucket = _bucket(position_table, time_table, bucket)
-        position_table, time_table = _contiguous(position_table), _contiguous(time_table)
         widths = _padded(q.shape[2], v.shape[2])
         programs = _Programs(offsets, q.shape[0], max_length, {})
         tensors = grad, q, k, v, offsets
@@ -286,11 +284,6 @@ def _letters(window: int, contextual: int, min_full: int, num_targets: Tensor | 
 def _bucket(position_table: Tensor | None, time_table: Tensor | None, bucket: str) -> str:
     """BUCKET of the kernels: "" without a bias."""
     return "" if position_table is None and time_table is None else bucket
-
-
-def _contiguous(table: Tensor | None) -> Tensor | None:
-    """A table of the bias as `bias.entries` takes it."""
-    return None if table is None else table.contiguous()
 
 
 def _padded(*widths: int) -> tuple[int, ...]:
