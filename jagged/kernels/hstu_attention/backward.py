@@ -179,7 +179,7 @@ def visit_keys(
             key_time = key_times(timestamps, start, key, length).unsqueeze(0)
         score = score + 0.5 * relative_bias(
             query.unsqueeze(1), key.unsqueeze(0), query_time, key_time, position_table, time_table,
-            step, BUCKET, not MASKED,
+            step, BUCKET, MASKED,
         )  # fmt: skip
     if MASKED:
         kept = keep(query.unsqueeze(1), key.unsqueeze(0), limit, window, contextual, min_full, MASK)
@@ -366,7 +366,7 @@ def visit_queries(
             key_time = key_time.unsqueeze(1)
         score = score + 0.5 * relative_bias(
             query.unsqueeze(0), key.unsqueeze(1), query_time, key_time, position_table, time_table,
-            step, BUCKET, not MASKED,
+            step, BUCKET, MASKED,
         )  # fmt: skip
     weight, twice = silu_and_gradient(score, weight_grad, keys.dtype == torch.float32)
     if scale_per_query is not None:

@@ -42,7 +42,7 @@ def key_times(timestamps: Any, start: Any, key: Any, length: Any) -> Any:
 
 
 def entries(table: Any, index: Any) -> Any:
-    """table[index], float32; the table is contiguous and the index within it.
+    """table[index], float32; the table has stride 1, as the op demands, and the index is in it.
 
     Float32 by a load that Triton does not see: one that it sees in a loop with products it takes
     through shared memory, entry by entry (616 instructions in the forward's loop, 434 without).
@@ -66,18 +66,18 @@ def relative_bias(
     time_table: Any,
     step: float,
     BUCKET: str,
-    INSIDE: bool,
+    MASKED: bool,
 ) -> Any:
     """position_table[N - 1 + key - query] + time_table[bucket], float32; shapes broadcast.
 
-    INSIDE: no key is past a query. Queries past the row, whose bias counts for nothing, may still
-    reach beyond the table's first entry.
+    The bias of queries past the row counts for nothing, but its index may be below the table's
+    first entry; MASKED: keys may be past their queries, and the index beyond the last entry.
     """
     bias = (query - key).to(torch.float32) * 0.0
     if position_table is not None:
         size = position_table.size(0)
         index = torch.clamp(size // 2 + key - query, min=0)
-        if not INSIDE:
+        if MASKED:
             index = torch.clamp(index, max=size - 1)
         bias = entries(position_table, index)
     if time_table is not None:

@@ -100,7 +100,7 @@ def attend_dbias(
                     key_time = None
                 bias = relative_bias(
                     query.unsqueeze(1), key.unsqueeze(0), query_time, key_time, position_table,
-                    time_table, step, BUCKET, False,
+                    time_table, step, BUCKET, True,
                 )  # fmt: skip
                 pair_grad = hl.zeros([BLOCK, BLOCK], dtype=torch.float32)
                 for head in hl.grid(torch.where(visited, heads, 0)):

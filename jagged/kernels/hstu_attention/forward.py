@@ -180,7 +180,7 @@ def visit(
             key_time = key_times(timestamps, start, key, length).unsqueeze(0)
         score = score + 0.5 * relative_bias(
             query.unsqueeze(1), key.unsqueeze(0), query_time, key_time, position_table, time_table,
-            step, BUCKET, not MASKED,
+            step, BUCKET, MASKED,
         )  # fmt: skip
     if MASKED:
         # Before silu, whose value at 0 is 0: the weights are rounded and packed in pairs.
