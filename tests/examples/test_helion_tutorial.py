@@ -4,13 +4,11 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from examples.helion_tutorial import STEPS
-
-ROOT = Path(__file__).parent.parent.parent
+from tests.processes import python_path
 
 RUN = """
 import torch
@@ -96,8 +94,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What each step prints, in a process of its own, since Triton interprets or compiles."""
     environment = {name: value for name, value in os.environ.items() if "HELION" not in name}
     environment |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONWARNINGS": "ignore"}
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment |= {"TRITON_INTERPRET": "1", "PYTHONPATH": path}
+    environment |= {"TRITON_INTERPRET": "1", "PYTHONPATH": python_path()}
     done = subprocess.run(
         [sys.executable, "-c", RUN],
         cwd=tmp_path_factory.mktemp("tutorial"),

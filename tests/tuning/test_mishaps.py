@@ -18,6 +18,7 @@ from jagged.tuning.configs import Config
 from jagged.tuning.operands import Shape
 from jagged.tuning.plan import Unit, units
 from jagged.tuning.trials import Fit, GpuTrials, Unmeasurable
+from tests.processes import python_path
 from tests.tuning.trials import CostTrials
 
 SUM = ["tune", "--op", "sum", "--shape", "rows=64,length=64,width=32"]
@@ -200,10 +201,9 @@ def test_the_power_may_go_at_any_time(tmp_path: Path, monkeypatch: pytest.Monkey
         "command_line.tune(cases, Killed(), Path(sys.argv[1]), 'quick')\n"
     )
     folder = tmp_path / "tables"
-    path = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [sys.executable, str(script), str(folder)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
+        env=os.environ | {"PYTHONPATH": python_path()},
         capture_output=True,
         check=False,
     )
