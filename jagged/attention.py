@@ -105,9 +105,9 @@ class BucketedBias:
         divisor: the width of a bucket in units of f.
 
     Buckets are computed in float32, as in the published code: a time difference within rounding of
-    a bucket's edge (on a GPU 4e-6 of it) may fall on either side. The bias is looked up inside the
-    attention op: nothing of size N x N is made for the batch. The gradients of the two tables are
-    the only results of this library that may be non-deterministic (on a GPU).
+    a bucket's edge may fall on either side of it. The bias is looked up inside the attention op:
+    nothing of size N x N is made for the batch. The gradients of the two tables are the only
+    results of this library that may be non-deterministic (on a GPU).
     """
 
     position_table: Tensor | None = None
